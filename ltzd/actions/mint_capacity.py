@@ -1,23 +1,29 @@
 """Caches the most LTZ that the contract's mint limit can ever hold.
 
-The capacity serves to refuse rewards that could never be minted. While the node does not answer,
-the last answer counts; without one every reward is accepted and waits in the queue if it must.
+The capacity serves to refuse rewards that could never be minted. A refusal is for good, so other
+nodes must agree that the capacity is so low (`chain/node/second_opinions.py`). While the node does
+not answer, the last answer counts; without one every reward is accepted and waits in the queue if
+it must.
 """
 
 import asyncio
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import structlog
 
 from ltzd.chain.contracts.ltz import MAX_UNITS, decode_mint_limit, mint_limit_call
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
+from ltzd.chain.node.second_opinions import Compared, Question, compare_with_others
+from ltzd.chain.node.view import ChainView
 from ltzd.chain.node.views import ChainViews
 from ltzd.concurrency.clock import Clock
 from ltzd.errors import NodeUnavailable
 from ltzd.store import payments
 from ltzd.store.database import Pool, session
-from ltzd.values import LTZ, Address
+from ltzd.values import LTZ, Address, Hash32
 
 log = structlog.get_logger()
 
@@ -25,6 +31,16 @@ _FRESH_SECONDS = 60.0
 _FAILED_SECONDS = 5.0
 _REFUSING_SECONDS = 1.0
 """A reward is refused only on an answer this fresh: the limit may have been raised since."""
+MINT_CAPACITY = "mint_capacity"
+"""Nodes show different mint limits after the same block."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Capacity:
+    """The largest capacity after the block with this hash."""
+
+    whole_ltz: int
+    block_hash: Hash32
 
 
 class MintCapacity:
@@ -49,6 +65,9 @@ class MintCapacity:
         self._clock = clock
         self._timeout_seconds = timeout_seconds
         self._known: int | None = None
+        self._is_compared = False
+        """Whether asking other nodes would tell no more than the last answer does."""
+        self._is_confirmed = False
         self._asked_at = float("-inf")
         self._until = float("-inf")
         self._one_at_a_time = asyncio.Lock()
@@ -68,6 +87,21 @@ class MintCapacity:
                 await self._ask()
         return self._known
 
+    async def whole_ltz_for(self, ltz: int) -> int | None:
+        """Return the capacity, which was compared with other nodes if `ltz` whole LTZ exceed it.
+
+        Returns None if the capacity is unknown, or if only one node of several says that it is
+        exceeded. Raises DatabaseUnavailable.
+        """
+        most = await self.whole_ltz()
+        if most is None or ltz <= most:
+            return most
+        async with self._one_at_a_time:
+            if not self._is_compared or self._clock() >= self._asked_at + _REFUSING_SECONDS:
+                await self._ask(compares=True)
+        most = self._known
+        return most if self._is_confirmed or most is None or ltz <= most else None
+
     async def exceeded_by(self, ltz: int) -> int | None:
         """Return the capacity if `ltz` whole LTZ exceed it, and None otherwise or if it is unknown.
 
@@ -76,30 +110,60 @@ class MintCapacity:
         """
         most = await self.whole_ltz()
         if most and ltz > most:
-            async with self._one_at_a_time:
-                if self._clock() >= self._asked_at + _REFUSING_SECONDS:
-                    await self._ask()
-            most = self._known
+            most = await self.whole_ltz_for(ltz)
         return most if most and ltz > most else None
 
-    async def _ask(self) -> None:
-        answer = await self._answer()
+    async def _ask(self, *, compares: bool = False) -> None:
+        answer = await self._answer(compares=compares)
         self._asked_at = self._clock()
         self._until = self._asked_at + (_FAILED_SECONDS if answer is None else _FRESH_SECONDS)
+        self._is_compared = compares or answer is None or answer.is_confirmed
         if answer is not None:
-            self._known = answer
+            self._known = answer.answer.whole_ltz
+            self._is_confirmed = answer.is_confirmed
 
-    async def _answer(self) -> int | None:
+    async def _answer(self, *, compares: bool) -> Compared[_Capacity] | None:
         async with session(self._pool) as connection:
             wallets = await payments.list_mint_wallets(connection, self._chain_id)
         if not wallets:
             return None
-        calls = [(self._ltz, mint_limit_call(wallet)) for wallet in wallets]
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                answers = await self._views.decide(lambda view: view.views(calls))
-            most = max(decode_mint_limit(answer)[0] for answer in answers)
-            return min(most, MAX_UNITS) // LTZ
-        except (NodeUnavailable, RpcError, ValueError, TimeoutError) as error:
+                return await self._views.decide(
+                    lambda view: self._read(view, wallets, compares=compares)
+                )
+        except (NodeUnavailable, TimeoutError) as error:
             log.warning("mint_capacity.unknown", reason=type(error).__name__)
             return None
+
+    async def _read(
+        self, view: ChainView, wallets: Sequence[Address], *, compares: bool
+    ) -> Compared[_Capacity]:
+        """Raises NodeUnavailable."""
+
+        async def ask(other: Node) -> _Capacity:
+            return await self._capacity(await ChainView.newest(other), wallets)
+
+        own = await self._capacity(view, wallets)
+        if not compares:
+            return Compared(own, (own,), is_confirmed=view.node.is_alone)
+        return await compare_with_others(
+            view.node, own, Question(ask, _leniency, _contradict, MINT_CAPACITY)
+        )
+
+    async def _capacity(self, view: ChainView, wallets: Sequence[Address]) -> _Capacity:
+        """Raises NodeUnavailable."""
+        calls = [(self._ltz, mint_limit_call(wallet)) for wallet in wallets]
+        try:
+            most = max(decode_mint_limit(answer)[0] for answer in await view.views(calls))
+        except (RpcError, ValueError) as error:
+            raise NodeUnavailable(f"mintLimit: {error}") from error
+        return _Capacity(min(most, MAX_UNITS) // LTZ, view.head.hash)
+
+
+def _leniency(capacity: _Capacity) -> int:
+    return capacity.whole_ltz
+
+
+def _contradict(first: _Capacity, second: _Capacity) -> bool:
+    return first.block_hash == second.block_hash and first.whole_ltz != second.whole_ltz

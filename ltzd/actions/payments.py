@@ -28,6 +28,7 @@ from ltzd.errors import (
 )
 from ltzd.providers.checkouts import CheckoutPage, PaymentProviderAccess
 from ltzd.rules.payments import (
+    LTZ_PER_CENT,
     NO_BRAND,
     REFUNDED,
     CheckoutOrder,
@@ -132,7 +133,8 @@ class Payments:
         if brand is None:
             raise BrandUnknown("Unknown brand")
         provider = await self._opened_provider()
-        refuse_over_capacity(request.usd_cents, await self._capacity.whole_ltz())
+        ltz = request.usd_cents * LTZ_PER_CENT
+        refuse_over_capacity(request.usd_cents, await self._capacity.whole_ltz_for(ltz))
         order = CheckoutOrder(
             brand_id=request.brand_id,
             wallet=(await self._newcomers.user_of(request.email, brand)).wallet,

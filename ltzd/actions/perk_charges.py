@@ -63,8 +63,8 @@ GAS_LIMIT = 100_000
 _CALL_BYTES = 4 + 5 * 32
 _PAGES_KEPT = 100
 """The most requested pages of holders; each is valid until the next block."""
-READ_NONCE_SECONDS = 660
-"""How long the nonce of a reading request is kept: as long as its signature is valid."""
+NONCE_SECONDS = 660
+"""How long a nonce is kept in the cache: as long as its signature is valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ class RedeemRequest:
     fingerprint: bytes
 
 
-class SignedReader(msgspec.Struct, frozen=True):
-    """The brand that signed a reading request, and the request's nonce, not yet used up."""
+class SignedCaller(msgspec.Struct, frozen=True):
+    """The brand that signed a request, and the request's nonce, not yet used up."""
 
     brand: Address
     nonce: str
@@ -135,9 +135,7 @@ class PerkCharges:
         self._token_reads: Batcher[tuple[int, int], TokenLookup] = Batcher(
             self._read_tokens, max_concurrent=1
         )
-        self._read_nonces: Batcher[tuple[str, str], bool] = Batcher(
-            self._use_nonces, max_concurrent=1
-        )
+        self._nonces: Batcher[tuple[str, str], bool] = Batcher(self._use_nonces, max_concurrent=1)
         self._pages: LRUCache[tuple[int, int, int], TokenPage] = LRUCache(_PAGES_KEPT)
         self._collections: Batcher[int, CollectionOwner | None] = Batcher(
             self._owned, max_concurrent=1
@@ -156,17 +154,22 @@ class PerkCharges:
             raise SignatureRefused("The request is not signed by this brand")
         return brand
 
-    async def spend(self, reader: SignedReader) -> None:
-        """Use up the nonce of a reading request. Raises SignatureRefused if it was used before."""
-        await _require_unused(self._begin_using_nonce(reader))
+    async def spend(self, caller: SignedCaller) -> None:
+        """Use up the nonce of a redemption or of an invalid query, in the cache.
 
-    def _begin_using_nonce(self, reader: SignedReader) -> asyncio.Future[bool]:
+        Reads use up theirs in the cache alone, so a nonce works once, whichever kind comes first.
+        A cache may forget: `redeem` inserts the nonce with the redemption as well. Raises
+        SignatureRefused if the nonce was used before.
+        """
+        await _require_unused(self._begin_using_nonce(caller))
+
+    def _begin_using_nonce(self, caller: SignedCaller) -> asyncio.Future[bool]:
         # In hex, since window names are not case-sensitive.
-        name = checksummed(reader.brand), reader.nonce.encode().hex()
-        return self._read_nonces.begin(name)
+        name = checksummed(caller.brand), caller.nonce.encode().hex()
+        return self._nonces.begin(name)
 
     async def _use_nonces(self, nonces: Sequence[tuple[str, str]]) -> list[bool]:
-        return await self._limits.use_once("signed_reads", READ_NONCE_SECONDS, nonces)
+        return await self._limits.use_once("signed_nonces", NONCE_SECONDS, nonces)
 
     async def redeem(self, request: RedeemRequest) -> RedeemedCharges:
         """Return once the redemption is one block deep, or after `wait_seconds`.
@@ -187,33 +190,33 @@ class PerkCharges:
         return redeemed
 
     async def token(
-        self, reader: SignedReader, collection_id: int, token_id: int
+        self, caller: SignedCaller, collection_id: int, token_id: int
     ) -> tuple[Token, IndexedHeight]:
-        """Return a token of the brand's; uses up the reader's nonce."""
+        """Return a token of the brand's; uses up the caller's nonce."""
         result = self._token_reads.begin((collection_id, token_id))
-        lookup = await self._after_nonce(reader, result)
-        perk_charges.check_collection_owner(collection_id, lookup.brand, reader.brand)
+        lookup = await self._after_nonce(caller, result)
+        perk_charges.check_collection_owner(collection_id, lookup.brand, caller.brand)
         token = perk_charges.token_of(lookup.token, token_id, collection_id)
         return token, IndexedHeight(lookup.block, lookup.final_block)
 
-    async def _after_nonce(self, reader: SignedReader, result: asyncio.Future[Found]) -> Found:
+    async def _after_nonce(self, caller: SignedCaller, result: asyncio.Future[Found]) -> Found:
         """Return the result once the nonce is used up; both round trips run at the same time."""
         try:
-            await _require_unused(self._begin_using_nonce(reader))
+            await _require_unused(self._begin_using_nonce(caller))
             return await result
         finally:
             result.cancel()
 
     async def holders(
-        self, reader: SignedReader, collection_id: int, after: int, limit: int
+        self, caller: SignedCaller, collection_id: int, after: int, limit: int
     ) -> TokenPage:
         """Return the tokens after the id `after`; the page is cached until the next block.
 
-        The page may be a standby's, and old; `answer_age` tells. Uses up the reader's nonce.
+        The page may be a standby's, and old; `answer_age` tells. Uses up the caller's nonce.
         """
-        collection = await self._after_nonce(reader, self._collections.begin(collection_id))
+        collection = await self._after_nonce(caller, self._collections.begin(collection_id))
         owner = None if collection is None else collection.brand
-        perk_charges.check_collection_owner(collection_id, owner, reader.brand)
+        perk_charges.check_collection_owner(collection_id, owner, caller.brand)
         assert collection is not None
         wanted = (collection_id, after, limit)
         page = self._pages.get(wanted)

@@ -34,7 +34,7 @@ class _Query(NamedTuple):
 
 
 class ChatRecheck:
-    """One round over all stored results. `reasons` are those of failed requests."""
+    """One round over all stored results. `reasons` has the reason of each failed request."""
 
     def __init__(self, platform: ChatPlatform, sleep: Callable[[float], Awaitable[None]]) -> None:
         self._platform = platform

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 import asyncpg
 import structlog
 
+from ltzd import telemetry
 from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.constraints import chat_claims
@@ -63,11 +64,14 @@ class Cleanup:
     async def run(self) -> None:
         """Delete at once and then periodically, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._repeat((partitions.ensure,), PERIOD_SECONDS))
-            tasks.create_task(self._repeat(SHORT_LIVED, PERIOD_SECONDS))
-            tasks.create_task(self._repeat((webhooks.delete_expired,), WEBHOOKS_PERIOD_SECONDS))
-            tasks.create_task(self._repeat((self._erase_expired,), RETENTION_PERIOD_SECONDS))
-            tasks.create_task(self._repeat((self._close_old_events,), OLD_EVENTS_PERIOD_SECONDS))
+            for work, deletes, seconds in (
+                ("partitions", (partitions.ensure,), PERIOD_SECONDS),
+                ("short_lived", SHORT_LIVED, PERIOD_SECONDS),
+                ("webhooks", (webhooks.delete_expired,), WEBHOOKS_PERIOD_SECONDS),
+                ("retention", (self._erase_expired,), RETENTION_PERIOD_SECONDS),
+                ("old_events", (self._close_old_events,), OLD_EVENTS_PERIOD_SECONDS),
+            ):
+                tasks.create_task(self._repeat(work, deletes, seconds))
 
     async def _erase_expired(self, connection: Connection) -> None:
         """Erase in batches until nothing is left, or until writers of events are too busy."""
@@ -84,7 +88,8 @@ class Cleanup:
         if self._policy.events is not None:
             await old_events.close(connection, self._policy.events)
 
-    async def _repeat(self, deletes: tuple[Delete, ...], seconds: float) -> None:
+    async def _repeat(self, work: str, deletes: tuple[Delete, ...], seconds: float) -> None:
+        """A round that PostgreSQL refuses, for example for a lack of rights, is repeated too."""
         outage = Outage("cleanup.failed", "cleanup.works_again")
         while True:
             try:
@@ -92,7 +97,14 @@ class Cleanup:
                     for delete in deletes:
                         await delete(connection)
             except DatabaseUnavailable as error:
-                outage.failed(error.message)
+                self._failed(outage, work, error.message)
+            except asyncpg.PostgresError as error:
+                self._failed(outage, work, f"PostgreSQL refuses it: {error.sqlstate}")
             else:
-                outage.over()
+                telemetry.CLEANUP_RUNS.labels(work, "done").inc()
+                outage.over(work=work)
             await self._sleep(seconds)
+
+    def _failed(self, outage: Outage, work: str, reason: str) -> None:
+        telemetry.CLEANUP_RUNS.labels(work, "failed").inc()
+        outage.failed(reason, work=work)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import structlog
 
 from ltzd import telemetry
+from ltzd.concurrency.outages import Outage
 from ltzd.deliveries.leases import Leases
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
@@ -31,6 +32,7 @@ class OutcomeWriter:
         self._leases = leases
         self._wakeup = Wakeup(None)
         self._waiting: list[DeliveryOutcome] = []
+        self._outage = Outage("webhooks.outcomes_wait", "webhooks.outcomes_written")
 
     def add(self, outcome: DeliveryOutcome) -> None:
         self._waiting.append(outcome)
@@ -47,9 +49,10 @@ class OutcomeWriter:
             async with session(self._pool) as connection:
                 closing = await webhooks.settle(connection, group)
         except DatabaseUnavailable as error:
-            log.warning("webhooks.outcomes_wait", count=len(self._waiting), reason=error.message)
+            self._outage.failed(error.message, count=len(self._waiting))
             await asyncio.sleep(_PAUSE_SECONDS)
             return
+        self._outage.over()
         del self._waiting[: len(group)]
         for outcome in group:
             self._leases.end(outcome.due.id)

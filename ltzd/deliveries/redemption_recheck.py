@@ -11,6 +11,7 @@ import asyncio
 import structlog
 
 from ltzd import telemetry
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.site_plugin import redemption_payments
@@ -29,11 +30,14 @@ class RedemptionRecheck:
 
     async def run(self) -> None:
         """Rechecks after every block, until cancelled."""
+        outage = Outage("redemptions.not_rechecked", "redemptions.rechecked_again")
         while True:
             try:
                 await self.recheck()
             except DatabaseUnavailable as error:
-                log.warning("redemptions.not_rechecked", reason=error.message)
+                outage.failed(error.message)
+            else:
+                outage.over()
             await asyncio.sleep(_PAUSE_SECONDS)
             await self._blocks.wait(_PERIOD_SECONDS)
 
@@ -46,6 +50,10 @@ class RedemptionRecheck:
             async with transaction(self._pool) as connection:
                 if await redemption_payments.restore(connection, redemption):
                     log.info("site_redemption.paid_again", redemption=str(redemption))
+                elif await redemption_payments.restore_by_receipt(connection, redemption):
+                    log.info(
+                        "site_redemption.paid_at_replaced_contract", redemption=str(redemption)
+                    )
                 elif await redemption_payments.reverse(connection, redemption):
                     telemetry.SITE_REDEMPTIONS_REVERSED.inc()
                     log.error("site_redemption.reversed", redemption=str(redemption))

@@ -9,12 +9,12 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
-
-import structlog
+from datetime import datetime
 
 from ltzd import telemetry
+from ltzd.concurrency.outages import Outage
 from ltzd.deliveries import attempts
+from ltzd.deliveries.database_time import DatabaseTime
 from ltzd.deliveries.endpoints import EndpointSlots
 from ltzd.deliveries.leases import LEASE, Leases
 from ltzd.deliveries.outcomes import OutcomeWriter
@@ -26,8 +26,6 @@ from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.wakeups import WEBHOOKS, Wakeup, WakeupHub
 from ltzd.store.webhooks import queue as webhooks
 from ltzd.store.webhooks import records as webhook_records
-
-log = structlog.get_logger()
 
 _PAUSE_SECONDS = 0.5
 _MEASURE_SECONDS = 10.0
@@ -41,11 +39,9 @@ _GAUGES = (
 """The gauges of the backlog, NaN while the database does not tell it."""
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class Sender:
+    """`now` replaces the database's time."""
+
     def __init__(
         self,
         pool: Pool,
@@ -53,19 +49,21 @@ class Sender:
         sealer: Sealer,
         http: BrandWebhooks,
         *,
-        now: Callable[[], datetime] = _utc_now,
+        now: Callable[[], datetime] | None = None,
         max_in_flight: int = MAX_IN_FLIGHT,
         max_at_once: int = 100,
     ) -> None:
         self._pool = pool
         self._news = wakeups.subscribe(WEBHOOKS)
         self._http = http
-        self._now = now
+        self._time = DatabaseTime()
+        self._now = now or self._time.now
         self._renderer = WebhookRenderer(sealer)
         self._leases = Leases()
         self._outcomes = OutcomeWriter(pool, self._leases)
         self._endpoints = EndpointSlots(max_in_flight, max_at_once)
         self._wake = Wakeup(None)
+        self._outage = Outage("webhooks.database_unavailable", "webhooks.database_back")
         self._is_scan_due = True
         """True if other brands than those noted may have due webhooks."""
 
@@ -98,16 +96,18 @@ class Sender:
             now = self._now()
             wanted = self._endpoints.free(now)
             if not wanted:
+                self._outage.over()
                 return []
             async with transaction(self._pool) as connection:
                 claimed = await webhooks.claim(connection, wanted, now, now + LEASE)
                 self._endpoints.note_claimed(wanted, Counter(due.brand_id for due in claimed))
                 signed = await self._renderer.render(connection, claimed, now)
         except DatabaseUnavailable as error:
-            log.warning("webhooks.database_unavailable", reason=error.message)
+            self._outage.failed(error.message)
             await asyncio.sleep(_PAUSE_SECONDS)
             self._is_scan_due = True
             return []
+        self._outage.over()
         for webhook in signed:
             self._leases.begin(webhook.due, now)
         return signed
@@ -117,6 +117,7 @@ class Sender:
         if self._is_scan_due:
             self._is_scan_due = False
             async with session(self._pool) as connection:
+                await self._time.read(connection)
                 brands = await webhooks.brands_with_due(connection, self._now())
             self._endpoints.add_due(brands)
 
@@ -142,15 +143,17 @@ class Sender:
             self._wake.notify()
 
     async def _measure(self) -> None:
+        outage = Outage("webhooks.not_measured", "webhooks.measured_again")
         while True:
             try:
                 async with session(self._pool) as connection:
                     facts = await webhook_records.backlog(connection)
             except DatabaseUnavailable as error:
-                log.warning("webhooks.not_measured", reason=error.message)
+                outage.failed(error.message)
                 for gauge in _GAUGES:
                     gauge.set(math.nan)
             else:
+                outage.over()
                 telemetry.WEBHOOKS_PENDING.set(facts.pending)
                 telemetry.WEBHOOKS_HELD.set(facts.held)
                 telemetry.WEBHOOKS_OLDEST_SECONDS.set(facts.oldest_seconds or 0)

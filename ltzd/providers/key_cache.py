@@ -119,7 +119,7 @@ class KeyCache(ABC):
             self._failed_at = self._clock()
             raise
         if keys.keys() != self._keys.keys():
-            _log.info("identity_keys_read", keys=len(keys))
+            _log.info("identity_keys_read", count=len(keys))
         self._keys, self._read_at, self._last_read = keys, read_at, number
         self._failures = 0
         telemetry.IDENTITY_KEYS_READ_AT.set_to_current_time()

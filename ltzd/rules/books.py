@@ -89,7 +89,7 @@ class IndexedLtz:
 def explained(
     difference: Disagreement, reasons: Mapping[str, str]
 ) -> tuple[Disagreement | None, Disagreement | None]:
-    """The rows that nobody has acknowledged, and the others with their reasons, by row id."""
+    """The unacknowledged rows, and the acknowledged rows with their reasons, by row id."""
     left = tuple(row for row in difference.findings if row.id not in reasons)
     done = tuple(
         replace(row, reason=reasons[row.id]) for row in difference.findings if row.id in reasons

@@ -95,7 +95,8 @@ class BackgroundMigrations:
     """Runs what is pending. `may_run` tells whether this process may do so now.
 
     A process of an earlier version does not know the new layout as an indexer, so the indexer of
-    this version runs them: then no earlier indexer works.
+    this version runs them: then no earlier indexer works. Migrations that a newer version has
+    entered, while its processes replace the others, are left to it.
     """
 
     def __init__(self, url: str, may_run: Callable[[], bool], sleep: Sleep = asyncio.sleep) -> None:
@@ -104,7 +105,10 @@ class BackgroundMigrations:
         self._sleep = sleep
 
     async def run(self) -> None:
-        """Returns once nothing is pending. Waits while another process runs the migrations."""
+        """Returns once nothing is pending that this version knows.
+
+        Waits while another process runs the migrations.
+        """
         outage = Outage("background_migrations.interrupted", "background_migrations.continue")
         while True:
             if self._may_run():
@@ -119,19 +123,20 @@ class BackgroundMigrations:
             await self._sleep(_BUSY_SECONDS)
 
     async def _run_on_one_connection(self) -> bool:
-        """Whether nothing is pending any more."""
+        """Whether nothing is pending any more that this version knows."""
         connection = await database.connect(self._url, "migrations", settings=SESSION_SETTINGS)
         try:
-            if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", _LOCK):
-                return not await list_pending(connection)
-            for migration in await list_pending(connection):
-                await self._carry_out(connection, migration)
-            return True
+            is_alone = await connection.fetchval("SELECT pg_try_advisory_lock($1)", _LOCK)
+            known = [each for each in await list_pending(connection) if _kind(each) in STEPS]
+            if is_alone:
+                for migration in known:
+                    await self._carry_out(connection, migration)
+            return is_alone or not known
         finally:
             connection.terminate()
 
     async def _carry_out(self, connection: Connection, migration: BackgroundMigration) -> None:
-        for step in STEPS[migration.name.partition(" ")[0]]:
+        for step in STEPS[_kind(migration)]:
             await _note(connection, migration, step)
             while not await self._attempt(connection, migration, step):
                 pass
@@ -162,6 +167,10 @@ class BackgroundMigrations:
             await self._sleep(_ERROR_SECONDS)
             return False
         return True
+
+
+def _kind(migration: BackgroundMigration) -> str:
+    return migration.name.partition(" ")[0]
 
 
 async def _note(connection: Connection, migration: BackgroundMigration, step: Step) -> None:

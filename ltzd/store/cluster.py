@@ -9,6 +9,7 @@ from ltzd.rules.conditions.facts import ChainFacts, ClusterFacts, QueueFacts, Wa
 from ltzd.rules.indexer.block_times import BlockTimes, HeadTime
 from ltzd.store import processes
 from ltzd.store.database import Connection
+from ltzd.store.indexer.rebuild.orders import WAITS_FOR_MIGRATIONS
 from ltzd.store.operator import leases
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
 from ltzd.store.webhooks import records as webhook_records
@@ -29,14 +30,18 @@ _LOOKED_AT = 100
 
 async def read_cluster(connection: Connection) -> ClusterFacts:
     held = [lease for lease in await leases.list_all(connection) if lease.is_held]
+    rebuild, rebuild_error = await _rebuild(connection)
+    migrations = await _migrations(connection)
     return ClusterFacts(
         chain=await read_chain(connection),
         processes=await processes.list_all(connection),
         lease_holders={lease.name: lease.process for lease in held},
         wallets=await _wallets(connection),
         queues=await _queues(connection),
-        rebuild=await connection.fetchval("SELECT state FROM rebuilds WHERE ended_at IS NULL"),
-        migrations=await _migrations(connection),
+        rebuild=rebuild,
+        rebuild_error=rebuild_error,
+        migrations=tuple(migrations),
+        migration_errors={name: error for name, error in migrations.items() if error is not None},
     )
 
 
@@ -186,8 +191,20 @@ async def oldest_reward_seconds(connection: Connection) -> float | None:
     return None if seconds is None else max(0.0, seconds)
 
 
-async def _migrations(connection: Connection) -> tuple[str, ...]:
+async def _rebuild(connection: Connection) -> tuple[str | None, str | None]:
+    """The state and the error of the open rebuild. To wait for migrations is no error."""
+    row = await connection.fetchrow("SELECT state, error FROM rebuilds WHERE ended_at IS NULL")
+    if row is None:
+        return None, None
+    return row["state"], None if row["error"] == WAITS_FOR_MIGRATIONS else row["error"]
+
+
+async def _migrations(connection: Connection) -> dict[str, str | None]:
+    """The error of each unfinished background migration, or None while it has none."""
     rows = await connection.fetch(
-        "SELECT name FROM background_migrations WHERE finished_at IS NULL ORDER BY name LIMIT 100"
+        """
+        SELECT name, error FROM background_migrations
+         WHERE finished_at IS NULL ORDER BY name LIMIT 100
+        """
     )
-    return tuple(row[0] for row in rows)
+    return {row["name"]: row["error"] for row in rows}

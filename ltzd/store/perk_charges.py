@@ -11,6 +11,7 @@ from uuid import UUID
 
 import asyncpg
 
+from ltzd.errors import IdempotencyKeyReused
 from ltzd.rules.perk_charges import MOST_TOKEN_ID, Token
 from ltzd.store.database import Connection
 from ltzd.store.indexer import tokens
@@ -139,54 +140,64 @@ async def insert(
     it.
 
     Any wallet may send it if both are None. `max_cost_wei` counts towards today's total gas budget.
-    Wakes the lanes and returns the relay's id.
+    Wakes the lanes and returns the relay's id. Raises IdempotencyKeyReused, after which the
+    transaction must end, if a redemption of another token has just taken the key: the tokens' locks
+    do not keep the two apart.
     """
-    row = await connection.fetchrow(
-        """
-        WITH before AS (
-          SELECT coalesce(tx.wallet, l.wallet) AS wallet
-            FROM redemptions r
-            JOIN relays l ON l.id = r.relay_id
-            LEFT JOIN transactions tx ON tx.id = l.transaction_id
-           WHERE r.token_id = $9 AND (l.state = 'queued' OR tx.state IN ('signed', 'published'))
-           ORDER BY l.id DESC
-           LIMIT 1
-        ), relay AS (
-          INSERT INTO relays (user_address, to_address, data, function, serialized_per_user,
-                              fingerprint, gas_limit, max_cost_wei, state, brand_id, wallet,
-                              gas_day, gas_wei)
-          VALUES ($1, $2, $3, 'PerkNFT.redeemCharge', false, $4, $5, $16, 'queued', $6,
-                  coalesce((SELECT wallet FROM before), $15), (now() AT TIME ZONE 'UTC')::date,
-                  $16)
-       RETURNING id, gas_day
-        ), redemption AS (
-          INSERT INTO redemptions (id, brand_id, collection_id, token_id, holder, amount,
-                                   remaining_before, max_charges, reference, idempotency_key,
-                                   fingerprint, relay_id)
-          SELECT $7, $6, $8, $9, $1, $10, $11, $12, $13, $14, $4, id FROM relay
+    try:
+        row = await connection.fetchrow(
+            _INSERT,
+            new.holder,
+            to,
+            data,
+            new.fingerprint,
+            gas_limit,
+            new.brand,
+            new.id,
+            new.collection_id,
+            Decimal(new.token_id),
+            new.amount,
+            new.remaining_before,
+            new.max_charges,
+            new.reference,
+            new.idempotency_key,
+            wallet,
+            Decimal(max_cost_wei),
         )
-        SELECT id, gas_day FROM relay
-        """,
-        new.holder,
-        to,
-        data,
-        new.fingerprint,
-        gas_limit,
-        new.brand,
-        new.id,
-        new.collection_id,
-        Decimal(new.token_id),
-        new.amount,
-        new.remaining_before,
-        new.max_charges,
-        new.reference,
-        new.idempotency_key,
-        wallet,
-        Decimal(max_cost_wei),
-    )
+    except asyncpg.UniqueViolationError as error:
+        if error.constraint_name != "redemptions_by_key":
+            raise
+        raise IdempotencyKeyReused("This idempotency key was used with another request") from error
     await gas_budgets.count(connection, [GasChange(row["gas_day"], None, max_cost_wei)])
     relay: int = row["id"]
     return relay
+
+
+_INSERT = """
+WITH before AS (
+  SELECT coalesce(tx.wallet, l.wallet) AS wallet
+    FROM redemptions r
+    JOIN relays l ON l.id = r.relay_id
+    LEFT JOIN transactions tx ON tx.id = l.transaction_id
+   WHERE r.token_id = $9 AND (l.state = 'queued' OR tx.state IN ('signed', 'published'))
+   ORDER BY l.id DESC
+   LIMIT 1
+), relay AS (
+  INSERT INTO relays (user_address, to_address, data, function, serialized_per_user,
+                      fingerprint, gas_limit, max_cost_wei, state, brand_id, wallet,
+                      gas_day, gas_wei)
+  VALUES ($1, $2, $3, 'PerkNFT.redeemCharge', false, $4, $5, $16, 'queued', $6,
+          coalesce((SELECT wallet FROM before), $15), (now() AT TIME ZONE 'UTC')::date,
+          $16)
+RETURNING id, gas_day
+), redemption AS (
+  INSERT INTO redemptions (id, brand_id, collection_id, token_id, holder, amount,
+                           remaining_before, max_charges, reference, idempotency_key,
+                           fingerprint, relay_id)
+  SELECT $7, $6, $8, $9, $1, $10, $11, $12, $13, $14, $4, id FROM relay
+)
+SELECT id, gas_day FROM relay
+"""
 
 
 async def by_key(connection: Connection, brand: Address, key: str) -> ChargeRedemption | None:

@@ -47,6 +47,7 @@ from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.wakeups import REWARDS, WEBHOOKS, WakeupHub
 from ltzd.values import LTZ, Hash32, address_of, checksummed
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+from tests.support.chain.fake_pool import a_fake_pool
 from tests.support.clocks import ManualClock
 from tests.support.rows.core import BRAND, a_hash, a_wallet, running, value
 from tests.support.services.payment_provider import (
@@ -480,6 +481,19 @@ async def test_a_purchase_above_the_mint_limits_maximum_is_refused(
         "amount: buys more LTZ than can be minted at once; at most 500 cents"
     ]
     await world.payments.open_checkout(an_order(usd_cents=500))
+
+
+async def test_one_nodes_low_mint_limit_refuses_no_checkout(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await a_minter(world)
+    liar = world.node.sibling()
+    liar.mint_capacity = 9 * LTZ
+    async with a_fake_pool(liar, world.node) as nodes:
+        nodes.prefer(0)
+        capacity = MintCapacity(world.pool, nodes.node("http"), CHAIN_ID, LTZ_AT, world.clock)
+        monkeypatch.setattr(world.payments, "_capacity", capacity)
+        await world.payments.open_checkout(an_order(usd_cents=500))
 
 
 async def test_an_unavailable_or_slow_node_stops_no_checkout_and_is_rarely_asked(

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.actions import perk_charges as module
-from ltzd.actions.perk_charges import PerkCharges, RedeemedCharges, RedeemRequest, SignedReader
+from ltzd.actions.perk_charges import PerkCharges, RedeemedCharges, RedeemRequest, SignedCaller
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.relayer.calls import RelayContracts
@@ -114,8 +114,8 @@ class Till:
         await until(is_reached)
 
 
-def a_reader(brand: Address = BRAND, nonce: str | None = None) -> SignedReader:
-    return SignedReader(brand, nonce or uuid4().hex)
+def a_reader(brand: Address = BRAND, nonce: str | None = None) -> SignedCaller:
+    return SignedCaller(brand, nonce or uuid4().hex)
 
 
 def charges_over(
@@ -437,6 +437,30 @@ async def test_of_concurrent_requests_with_one_key_one_is_written_and_all_get_it
     assert sorted(result.already_processed for result in results) == [False] + [True] * 9
     assert len({result.redemption.id for result in results}) == 1
     assert till.node.left(TOKEN) == 2
+
+
+async def test_of_concurrent_redemptions_of_two_tokens_with_one_key_one_is_refused(
+    till: Till, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither finds the other's key: each waits for the lock of its own token alone."""
+    real, together = redemptions.insert, asyncio.Barrier(2)
+
+    async def at_once(*arguments: Any) -> int:
+        await together.wait()
+        return await real(*arguments)
+
+    monkeypatch.setattr(redemptions, "insert", at_once)
+    till.node.mines_at_once = True
+    key = {"idempotency_key": "till-1-0001"}
+    async with till.world.relaying():
+        results = await asyncio.gather(
+            till.redeem(**key),
+            till.redeem(**key, token_id=OTHER_TOKEN, fingerprint=b"\x02"),
+            return_exceptions=True,
+        )
+    assert {type(result) for result in results} == {RedeemedCharges, IdempotencyKeyReused}
+    assert await till.rows() == 1
+    assert till.node.left(TOKEN) + till.node.left(OTHER_TOKEN) == 2 * CHARGES - 1
 
 
 async def test_a_key_with_other_content_is_refused(till: Till) -> None:

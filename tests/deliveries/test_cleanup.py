@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import asyncpg
 import pytest
+from structlog.testing import capture_logs
 
 from ltzd.daemon.settings.retention import RetentionSettings
 from ltzd.deliveries.cleanup import (
@@ -18,6 +20,7 @@ from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Connection, Pool, session
 from ltzd.store.event_handler import partitions
 from ltzd.store.users.erased_addresses import ErasedAddresses
+from ltzd.telemetry import REGISTRY
 from tests.support.rows.core import BRAND, a_wallet, running, value
 from tests.support.surfaces.event_action import SEALER
 from tests.support.surfaces.event_surface import an_event_surface
@@ -172,6 +175,33 @@ async def no_session(pool: Pool) -> AsyncIterator[Connection]:
 
 async def ended_by_cancellation(task: asyncio.Task[None]) -> None:
     await task
+
+
+async def test_work_that_postgresql_refuses_is_counted_and_the_other_work_goes_on(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(_connection: Connection) -> None:
+        raise asyncpg.InsufficientPrivilegeError("must be owner of table events")
+
+    def runs(work: str, outcome: str) -> float:
+        labels = {"work": work, "outcome": outcome}
+        return REGISTRY.get_sample_value("ltzd_deliveries_cleanup_runs_total", labels) or 0.0
+
+    monkeypatch.setattr(partitions, "ensure", refused)
+    before = runs("partitions", "failed"), runs("short_lived", "done")
+    pauses = Pauses()
+    with capture_logs() as lines:
+        async with running(Cleanup(pool, ErasedAddresses(SEALER), sleep=pauses).run()):
+            await pauses.until_begun(LOOPS)
+            pauses.end()
+            await pauses.until_begun(2 * LOOPS)
+
+    assert runs("partitions", "failed") == before[0] + 2
+    assert runs("short_lived", "done") == before[1] + 2
+    failures = [line for line in lines if line["event"] == "cleanup.failed"]
+    assert [(line["work"], line["reason"]) for line in failures] == [
+        ("partitions", "PostgreSQL refuses it: 42501")
+    ]
 
 
 @pytest.mark.parametrize(("role", "left"), [("deliveries", 1), ("http", 2)])

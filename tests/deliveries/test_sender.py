@@ -1,7 +1,7 @@
 """Webhooks arrive at least once and signed; a bad receiver delays only its own webhooks."""
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ from aiohttp import web
 from standardwebhooks.webhooks import Webhook
 
 from ltzd import __version__, telemetry
+from ltzd.deliveries import database_time
 from ltzd.deliveries.leases import LEASE, RENEWAL_AGE
 from ltzd.providers import brand_webhooks
 from ltzd.providers.brand_webhooks import BrandWebhooks
@@ -566,6 +567,27 @@ async def test_an_attempt_whose_outcome_was_lost_with_its_sender_is_repeated(
         first, second = await receiver.got("/hooks", 2)
         await world.delivered(1)
     assert first.id == second.id
+
+
+@pytest.mark.parametrize("ahead", [-HOUR, HOUR])
+async def test_webhooks_are_sent_and_dated_by_the_databases_time(
+    world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, ahead: timedelta
+) -> None:
+    """A clock that was set back would delay every brand's webhooks; receivers refuse both dates."""
+
+    class Set(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override] # no Set is needed
+            return datetime.now(tz) + ahead
+
+    monkeypatch.setattr(database_time, "datetime", Set)
+    brand = await world.brand("/hooks")
+    (secret,) = await world.secrets(brand)
+    async with world.sending(by_test_clock=False):
+        await world.minted(brand)
+        (post,) = await receiver.got("/hooks")
+        await world.delivered()
+    assert Webhook(secret).verify(post.body, post.headers) == post.json
 
 
 async def test_two_senders_share_the_work_and_post_nothing_twice(

@@ -151,7 +151,7 @@ async def test_silence_ends_with_the_time_for_the_whole_question(world: World) -
 async def test_one_lost_datagram_is_asked_for_again(world: World) -> None:
     await world.stands("there")
     world.faults.order(DNS, Fault(times=1, drops_request=True))
-    assert await world.at(seconds=1.5) == ["there"]
+    assert await world.at(seconds=4.0) == ["there"]
     assert world.faults.left(DNS) == 0
 
 

@@ -10,6 +10,7 @@ from ltzd.rules.conditions.facts import QueueFacts
 from ltzd.store import database
 from ltzd.store.cluster import read_cluster
 from ltzd.store.database import Connection
+from ltzd.store.indexer.rebuild import orders
 from tests.support.rows.explained import Explained
 
 BACKLOG = 20_000
@@ -146,6 +147,25 @@ async def test_a_wallet_tells_its_holder_and_its_pause(connection: Connection) -
     await connection.execute("UPDATE leases SET expires_at = now() - interval '1 second'")
     (wallet,) = (await read_cluster(connection)).wallets
     assert (wallet.holder, wallet.paused_for) == (None, None)
+
+
+async def test_background_work_that_fails_is_told_with_its_error(connection: Connection) -> None:
+    facts = await read_cluster(connection)
+    assert (facts.rebuild, facts.rebuild_error, facts.migration_errors) == (None, None, {})
+    await connection.execute("INSERT INTO rebuilds (reason, error) VALUES ('ordered', 'No disk')")
+    await connection.execute(
+        """
+        INSERT INTO background_migrations (name, table_name, started_at, error)
+        VALUES ('partition mints', 'mints', now(), '53100'),
+               ('partition transfers', 'transfers', now(), NULL)
+        """
+    )
+    facts = await read_cluster(connection)
+    assert (facts.rebuild, facts.rebuild_error) == ("ordered", "No disk")
+    assert facts.migrations == ("partition mints", "partition transfers")
+    assert facts.migration_errors == {"partition mints": "53100"}
+    await connection.execute("UPDATE rebuilds SET error = $1", orders.WAITS_FOR_MIGRATIONS)
+    assert (await read_cluster(connection)).rebuild_error is None
 
 
 async def test_a_backlog_of_any_size_costs_readiness_nothing(connection: Connection) -> None:

@@ -5,10 +5,10 @@ import random
 from typing import Literal
 from uuid import uuid4
 
-import asyncpg
 import pytest
 import pytest_asyncio
 
+from ltzd.errors import IdempotencyKeyReused
 from ltzd.rules.operator.transactions import State
 from ltzd.store import perk_charges as redemptions
 from ltzd.store.database import Pool, session, transaction
@@ -278,7 +278,7 @@ async def test_a_redemption_is_found_by_its_brands_key_with_its_progress(
 async def test_a_key_is_written_once_for_each_brand(rows: RedemptionRows) -> None:
     await rows.write(a_redemption(idempotency_key="till-1-0001"))
     await rows.write(a_redemption(idempotency_key="till-1-0001", brand=OTHER_BRAND))
-    with pytest.raises(asyncpg.UniqueViolationError):
+    with pytest.raises(IdempotencyKeyReused):
         await rows.write(a_redemption(idempotency_key="till-1-0001", token=OTHER_TOKEN))
 
 

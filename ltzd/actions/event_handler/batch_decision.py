@@ -147,13 +147,16 @@ Decision = NewEvent | LtzdError | Retry | AlreadyInserted
 
 
 def decide_all(
-    batch: Sequence[PreparedEvent], snapshot: ClaimSnapshot, known: Collection[str]
+    batch: Sequence[PreparedEvent],
+    snapshot: ClaimSnapshot,
+    known: Collection[str],
+    recorded: Collection[UUID] = (),
 ) -> list[Decision]:
     """Decide in order, each event on what those before it leave; updates `snapshot`.
 
-    `known` holds the e-mail keys of users with rows. A write takes one event of each claim, so a
-    second acceptable one is retried in the next batch, and so is every later event of its brand
-    that shares a limit.
+    `known` holds the e-mail keys of users with rows, `recorded` the events that an earlier write
+    has stored. A write takes one event of each claim, so a second acceptable one is retried in the
+    next batch, and so is every later event of its brand that shares a limit.
     """
     decisions: list[Decision] = []
     written_claims: set[ClaimKey] = set()
@@ -161,8 +164,7 @@ def decide_all(
     new_users: set[str] = set()
     for prepared in batch:
         key = prepared.check.key
-        last_event_id = snapshot.claims.get(key, _NO_CLAIM).last_event_id
-        if last_event_id == prepared.event.id and key not in written_claims:
+        if prepared.event.id in recorded:
             decisions.append(INSERTED)
             continue
         if key[0] in retried_brands and prepared.check.shares_a_limit():

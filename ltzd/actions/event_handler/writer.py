@@ -4,8 +4,8 @@ Two batches are committed at a time, since only events of one claim depend on ea
 that share a limit with other users' events are the exception: of two batches at once, one would
 meet the limit that the other has used up. So they go one batch after the other.
 
-If the database is lost during a write, the events may have been written. They are decided again
-once it is back: their claims then show whether they were.
+If the database is lost during a write, the events may have been written. Once it is back, those
+that are not stored are decided again.
 """
 
 import asyncio
@@ -97,9 +97,10 @@ class EventWriter:
         begun_at = tracing.now()
         try:
             snapshot = await self._read_snapshot(batch)
+            recorded = await self._read_recorded(batch)
         except DatabaseUnavailable as error:
             return await self._await_database(batch, [RETRY] * len(batch), error)
-        decisions = decide_all(batch, snapshot, self._known)
+        decisions = decide_all(batch, snapshot, self._known, recorded)
         accepted = [decision for decision in decisions if isinstance(decision, NewEvent)]
         already_inserted = [
             prepared.event.id
@@ -137,6 +138,19 @@ class EventWriter:
             return await events.read_snapshot(
                 connection, [prepared.check.query() for prepared in batch]
             )
+
+    async def _read_recorded(self, batch: Sequence[PreparedEvent]) -> set[UUID]:
+        """Of the events with an unknown outcome those that are stored.
+
+        Their claims need not tell: another process may have written later events of these. Read
+        after the snapshot: an event that is stored in between changes its claim, so that its insert
+        is refused and it is decided again.
+        """
+        ids = {prepared.event.id for prepared in batch} & self._unknown_outcomes.keys()
+        if not ids:
+            return set()
+        async with session(self._pool) as connection:
+            return await events.recorded(connection, ids)
 
     async def _read_reward_wallets(self, ids: Sequence[UUID]) -> dict[UUID, Address]:
         """Read the wallets of rewards that an earlier attempt has inserted."""

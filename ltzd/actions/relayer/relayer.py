@@ -7,6 +7,7 @@ lane sends the call even if the caller is gone.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -57,6 +58,7 @@ from ltzd.rules.relayer.limits import (
     check_claims,
     check_hour,
     check_key,
+    check_permit_deadline,
     claim_limit_reached,
 )
 from ltzd.store.database import session
@@ -273,6 +275,7 @@ class Relayer:
         check_key(usage, request.fingerprint)
         if usage.earlier is not None:
             return await self._answer(usage.earlier.id, usage.window(), deadline, is_new=False)
+        check_permit_deadline(request.permit, time.time())
         decoded = None if early is None else early.decoded
         decoded = decoded or decode_relay(request, self._contracts)
         check_hour(usage)

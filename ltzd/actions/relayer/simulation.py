@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ltzd.actions.relayer.gas_estimates import GasEstimateCache
 from ltzd.chain.contracts import abi_words, reverts
-from ltzd.chain.node.gas_prices import plausible_gas_price
+from ltzd.chain.node.gas_prices import prevailing_gas_price
 from ltzd.chain.node.l1_costs import L1CostReader
 from ltzd.chain.node.node import BlockRef, Node, Revert
 from ltzd.concurrency.cached_value import CachedValue
@@ -23,7 +23,7 @@ from ltzd.errors import (
     TransactionFailed,
     ValidationFailed,
 )
-from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees, GasPrice, fees_for
+from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees, GasPrice, fees_for, is_implausible
 from ltzd.rules.operator.l1_costs import L1Costs
 from ltzd.rules.operator.sendable import intrinsic_gas
 from ltzd.rules.relayer.allowed_calls import MAX_GAS_LIMIT
@@ -117,7 +117,10 @@ class RelaySimulator:
 
     async def _read_gas_price(self) -> GasPrice:
         suggested = await self._node.current_gas_price()
-        return await plausible_gas_price(self._node, suggested, self._policy)
+        if not is_implausible(suggested, self._policy):
+            return suggested
+        node = self._node.pinned()
+        return await prevailing_gas_price(node, await node.current_gas_price(), self._policy)
 
     async def failure_reason(self, to: Address, data: bytes, sender: Address, block: int) -> str:
         """Return why a call failed in this block, as far as the nodes can still tell."""

@@ -59,8 +59,10 @@ class RelayWaiters:
         """Serializes what this process begins for a user.
 
         Other processes are kept apart by the relays themselves: a permit names a nonce, and a claim
-        the number of claims before it.
+        the number of claims before it. Gives back the work slot, since the lock's holder may wait
+        for a block.
         """
+        release_held()
         return self._user_locks.setdefault(user, asyncio.Lock())
 
     async def user_idle(self, user: Address, deadline: float) -> None:

@@ -63,6 +63,14 @@ class CheckInResult:
     already_claimed: bool
 
 
+class _AboveCapacity(Exception):
+    """The check-in would earn this many LTZ, more than the mint limit is believed to hold."""
+
+    def __init__(self, ltz: int) -> None:
+        super().__init__(ltz)
+        self.ltz = ltz
+
+
 class CheckIns:
     def __init__(
         self, pool: Pool, wakeups: WakeupHub, brands: BrandCache, capacity: MintCapacity
@@ -86,12 +94,23 @@ class CheckIns:
                 raise CheckInRefused(_AUTOMATION_OFF)
             most = await self._capacity.whole_ltz()
             try:
-                async with session(self._pool) as connection:
-                    checked = await self._check_in(connection, member, brand, site, most)
-            except BudgetExhausted as error:
-                raise CheckInRefused(_BUDGET_SPENT) from error
+                checked = await self._checked_in(member, brand, site, most)
+            except _AboveCapacity as above:
+                if await self._capacity.exceeded_by(above.ltz) is not None:
+                    raise CheckInRefused(_UNMINTABLE) from above
+                checked = await self._checked_in(member, brand, site, None)
         telemetry.SITE_CHECKINS.labels("repeated" if checked.already_claimed else "claimed").inc()
         return checked
+
+    async def _checked_in(
+        self, member: Member, brand: Brand, site: Site, most: int | None
+    ) -> CheckInResult:
+        """Raises _AboveCapacity, CheckInRefused."""
+        try:
+            async with session(self._pool) as connection:
+                return await self._check_in(connection, member, brand, site, most)
+        except BudgetExhausted as error:
+            raise CheckInRefused(_BUDGET_SPENT) from error
 
     async def _check_in(
         self, connection: Connection, member: Member, brand: Brand, site: Site, most: int | None
@@ -107,7 +126,7 @@ class CheckIns:
                 return CheckInResult(_shown(standing, brand, site), 0, already_claimed=True)
             own_days = own_days_after(claim, standing.own_days)
             if most and claim.reward > most:
-                raise CheckInRefused(_UNMINTABLE)
+                raise _AboveCapacity(claim.reward)
             new = NewCheckIn(
                 member=member,
                 before=standing.streak,

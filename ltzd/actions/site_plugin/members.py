@@ -114,6 +114,8 @@ class SiteMembers:
         email = _email_of(user)
         async with session(self._pool) as connection:
             known = await site_members.find(connection, brand.address, host, user.id)
+            if known is not None and known.is_visit_due:
+                await site_members.write_visit(connection, known.member)
         username, key = _shown_name(user.username), users.email_key(email)
         if known is None or known.email_key != key:
             member = await self._add_member(brand, host, user.id, username, email)
@@ -155,7 +157,7 @@ class SiteMembers:
         met = Member(brand.address, host, site_user_id, username, user.id, user.wallet, None)
         async with session(self._pool) as connection:
             member = await site_members.save(connection, met, users.email_key(email))
-        _log("member.met", member)
+        _log("site_member.created", member)
         return member
 
     async def _rename(self, known: MemberRecord, username: str) -> Member:
@@ -172,7 +174,7 @@ class SiteMembers:
                 connection, member.brand_id, member.host, member.site_user_id
             )
         assert settled is not None, "members are never deleted"
-        _log("member.link_ended", settled.member)
+        _log("site_member.link_ended", settled.member)
         return settled.member
 
 

@@ -176,7 +176,9 @@ class SiteRedemptions:
                 return redeemed
             # The index may not know yet of the transaction that came between.
             order = replace(order, may_use_index=False)
-        raise Unavailable("Other transactions of this wallet came between, one after the other")
+        raise Unavailable(
+            "Other transactions of this wallet have used its permit nonce again and again"
+        )
 
     # --- beginning ------------------------------------------------------------------------------
 
@@ -263,7 +265,7 @@ class SiteRedemptions:
     async def _join(
         self, order: _Order, redemption: SiteRedemption, relay: int
     ) -> RedeemedPerk | None:
-        """Join the relay; if it failed for the request that began it, begin a new redemption."""
+        """Join the relay; if it failed for good for an earlier request, begin a new redemption."""
         try:
             relayed = await self._relayer.outcome(relay, order.deadline)
         except TransactionFailed:
@@ -272,7 +274,8 @@ class SiteRedemptions:
         if relayed is None:
             return None
         if relayed.status is RelayStatus.FAILED:
-            await self._fail(redemption, OVERTAKEN)
+            if not await self._fail(redemption, OVERTAKEN):
+                await self._refuse_if_reverted(redemption, relayed)
             return None
         return await self._settled(order, redemption, relayed)
 
@@ -280,11 +283,9 @@ class SiteRedemptions:
         await self._waiters.user_idle(redemption.wallet, order.deadline)
         if self._clock() >= order.deadline:
             raise Unavailable("An earlier transaction of this wallet is still under way")
-        redeeming.check_cost(redemption.price, order.max_cost)
         if not await self._is_still_paid_for(order, redemption):
             await self._fail(redemption, OVERTAKEN)
             return None
-        standing: RedemptionFacts | None = None
 
         def check(facts: RedemptionFacts) -> None:
             redeeming.check(facts, redemption.brand)
@@ -294,6 +295,11 @@ class SiteRedemptions:
             standing = await self._orders.checked(
                 redemption, redemption.wallet, check, may_use_index=order.may_use_index
             )
+        except RedemptionRefused as refusal:
+            return await self._refused(redemption, None, refusal)
+        # After the price was compared: a redemption at a former price fails instead of waiting.
+        redeeming.check_cost(redemption.price, order.max_cost)
+        try:
             if redemption.price > 0:
                 standing = await self._orders.with_permit_nonce(standing, redemption.wallet)
             request = await self._orders.request(redemption, standing)
@@ -347,10 +353,22 @@ class SiteRedemptions:
             case RelayStatus.FAILED:
                 sentence = redeeming.revert_sentence(relayed.reason or "")
                 if not await self._fail(redemption, sentence):
+                    await self._refuse_if_reverted(redemption, relayed)
                     return None
                 raise RedemptionRefused(sentence)
         await self._await_payment(redemption, order.deadline)
         return await self._finish(redemption)
+
+    async def _refuse_if_reverted(self, redemption: SiteRedemption, relayed: RelayProgress) -> None:
+        """Refuse while the revert is not final; the redemption stays open until it is.
+
+        Requests for the perk join the open redemption, so that nothing is paid twice if a reorg
+        lets the transaction succeed: the next request gets the code then.
+        """
+        async with session(self._pool) as connection:
+            is_reverted = await site_redemptions.is_reverted(connection, redemption)
+        if is_reverted:
+            raise RedemptionRefused(redeeming.revert_sentence(relayed.reason or ""))
 
     async def _await_payment(self, redemption: SiteRedemption, deadline: float) -> None:
         """Return once an indexed fact pays for the redemption, or at the deadline.

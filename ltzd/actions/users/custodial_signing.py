@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import coincurve
-from eth_hash.auto import keccak
 
 from ltzd.chain import typed_data as eip712
 from ltzd.chain.typed_data import Permit, TypedMessage, domain_separator, signature_of
-from ltzd.values import Address, address_of
+from ltzd.values import Address, address_of, keccak
 
 PrimaryType = Literal["Permit"]
 

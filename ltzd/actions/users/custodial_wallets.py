@@ -148,7 +148,9 @@ class CustodialWallets:
                 if user is None:
                     new = self._new_user()
                     if await custodial_users.create(connection, name, new):
-                        log.info("local_wallets.made", wallet=hex_of(new.wallet), kind=name.kind)
+                        log.info(
+                            "custodial_wallets.created", wallet=hex_of(new.wallet), kind=name.kind
+                        )
                     user = await custodial_users.find(connection, name)
         finally:
             self._under_way -= 1
@@ -163,11 +165,11 @@ class CustodialWallets:
         for name, user in _unowned(others):
             if await custodial_users.set_owner(connection, user, user, name):
                 await custodial_users.add_name(connection, login.name, user)
-                log.info("local_wallets.owned", user=user, root=user, by=name.kind)
+                log.info("custodial_wallets.owned", user=user, root=user, by=name.kind)
                 return user
         new = self._new_user()
         await custodial_users.create_person(connection, login.name, new)
-        log.info("local_wallets.made", wallet=hex_of(new.wallet), kind="subject")
+        log.info("custodial_wallets.created", wallet=hex_of(new.wallet), kind="subject")
         return new.subject
 
     async def _settle(
@@ -181,7 +183,7 @@ class CustodialWallets:
         while pending := _open(await custodial_users.read_ownership(connection, names)):
             for name, user in _unowned(pending):
                 if await custodial_users.set_owner(connection, user, root, name):
-                    log.info("local_wallets.owned", user=user, root=root, by=name.kind)
+                    log.info("custodial_wallets.owned", user=user, root=root, by=name.kind)
             home = await custodial_users.read_home(connection, root)
             for state in pending:
                 if state.user is None:

@@ -1,9 +1,10 @@
 """Moves an e-mail address to the wallet of the person who has proven it (docs/decisions/0019).
 
 An address is proven by a verified identity token that lists it, or by the identity provider's
-answer for the token's subject; what callers claim is ignored. Rewards that were given before stay
-where they are. A migration never fails the request that carried the token: one that failed is tried
-again with the next token after a minute.
+answer for the token's subject; what callers claim is ignored. The proof of an address without a
+user is kept for the user to come. Rewards that were given before stay where they are. A migration
+never fails the request that carried the token: one that failed is tried again with the next token
+after a minute.
 """
 
 from collections.abc import Sequence
@@ -19,8 +20,9 @@ from ltzd.concurrency.clock import Clock
 from ltzd.errors import Unavailable
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.store.database import Pool, session
-from ltzd.store.users import users
-from ltzd.store.users.erased_addresses import ErasedAddresses
+from ltzd.store.users import address_proofs, users
+from ltzd.store.users.address_proofs import ProvenAddress
+from ltzd.store.users.erased_addresses import ErasedAddresses, is_erased
 from ltzd.values import hex_of
 
 log = structlog.get_logger()
@@ -60,7 +62,7 @@ class WalletMigration:
             await self._settle(user)
         except Unavailable as error:
             telemetry.WALLET_MIGRATIONS.labels("unavailable").inc()
-            log.warning("user.not_followed", reason=type(error).__name__)
+            log.warning("user.wallet_not_moved", reason=type(error).__name__)
         except BaseException:
             self._looked_at.pop(user, None)
             raise
@@ -75,13 +77,14 @@ class WalletMigration:
         home = person.home
         async with session(self._pool) as connection:
             keys = await self._erased.keys_of(connection, emails)
+            await address_proofs.insert(connection, self._proven(person.id, emails))
             migrated = await users.migrate_wallets(
                 connection, person.id, keys, home.subject, home.wallet
             )
         for user_row in migrated:
             telemetry.WALLET_MIGRATIONS.labels("moved").inc()
             log.info(
-                "user.followed",
+                "user.wallet_moved",
                 user=str(user_row.id),
                 left=hex_of(user_row.left),
                 wallet=hex_of(home.wallet),
@@ -94,6 +97,16 @@ class WalletMigration:
     async def _read_needs(self, people: Sequence[_Person]) -> list[bool]:
         async with session(self._pool) as connection:
             keys = await self._erased.keys_of_each(connection, [emails for _, emails in people])
+            await address_proofs.insert(
+                connection, [proof for person in people for proof in self._proven(*person)]
+            )
             subjects = [subject for subject, _ in people]
             needy = await users.need_migration(connection, list(zip(subjects, keys, strict=True)))
         return [subject in needy for subject in subjects]
+
+    def _proven(self, person: str, emails: Sequence[str]) -> list[ProvenAddress]:
+        return [
+            ProvenAddress(person, email, self._erased.known_key_of(email))
+            for email in emails
+            if not is_erased(email)
+        ]

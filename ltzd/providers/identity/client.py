@@ -12,10 +12,11 @@ an error.
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Mapping
 from typing import Any
+
+import structlog
 
 from ltzd.concurrency.clock import Clock
 from ltzd.errors import IdentityUnavailable
@@ -31,6 +32,9 @@ from ltzd.values import Address
 __all__ = ["IdentityClient", "IdentityPolicy", "IdentityUser", "UserProfile"]
 
 
+_log = structlog.get_logger(__name__)
+
+
 class IdentityClient(AsyncCloseable):
     def __init__(self, policy: IdentityPolicy, clock: Clock = time.monotonic) -> None:
         """Raises Misconfigured for a malformed signer key."""
@@ -39,6 +43,7 @@ class IdentityClient(AsyncCloseable):
         self._users = UserDirectory(policy, self._calls)
         self._links = LinkedAccountCache(policy, self._calls, clock)
         self._signer = WalletSigner(policy, self._calls)
+        self._last_ping_fault: str | None = None
 
     async def close(self) -> None:
         """Ends look-ups in flight; their callers get IdentityUnavailable."""
@@ -99,9 +104,23 @@ class IdentityClient(AsyncCloseable):
     async def ping(self) -> bool:
         """Returns whether the provider answers and accepts our credentials. Never raises.
 
-        Sends one request and does not repeat it.
+        Sends one request and does not repeat it. A failure is logged unless the ping before had the
+        same one.
         """
-        with contextlib.suppress(IdentityUnavailable, TransientFailure, TimeoutError):
+        fault = await self._ping_fault()
+        if fault is not None and fault != self._last_ping_fault:
+            _log.warning("identity_ping_failed", reason=fault)
+        self._last_ping_fault = fault
+        return fault is None
+
+    async def _ping_fault(self) -> str | None:
+        try:
             async with asyncio.timeout(self._policy.attempt_seconds):
-                return (await self._calls.send_once("GET", "/v1/users?limit=1")).is_success
-        return False
+                response = await self._calls.send_once("GET", "/v1/users?limit=1")
+        except TimeoutError:
+            return "no answer in time"
+        except TransientFailure as failure:
+            return failure.reason
+        except IdentityUnavailable as error:
+            return error.message
+        return None if response.is_success else f"refused with status {response.status}"

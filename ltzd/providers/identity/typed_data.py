@@ -16,9 +16,8 @@ from functools import cache
 from typing import Any, TypeAlias
 
 import coincurve
-from eth_hash.auto import keccak
 
-from ltzd.values import Address, bytes_of, hex_of
+from ltzd.values import Address, bytes_of, hex_of, keccak
 
 Types = Mapping[str, Any]
 Encoder: TypeAlias = Callable[..., Any]

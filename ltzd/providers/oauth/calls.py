@@ -77,7 +77,7 @@ class LookupCalls:
             raise AccountLookupUnavailable(failure.reason) from failure
 
     def pause(self, seconds: float) -> None:
-        """Sends the provider no request for so long."""
+        """Sends the provider no request for `seconds`."""
         self._paused_until = max(self._paused_until, loop_time() + seconds)
 
     async def _send_once(self, request: LookupRequest, deadline: float) -> HttpResponse:

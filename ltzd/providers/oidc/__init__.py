@@ -2,6 +2,6 @@
 
 `tokens` checks a token and returns its user; `policy` holds the accepted issuer and audiences and
 the names of the claims; `claims` reads a token's claims, without I/O; `discovery` reads the
-issuer's published documents. The keys are those of `ltzd.providers.jwks` in a
-`ltzd.providers.key_cache`. Begin with `tokens`.
+issuer's published documents. `ltzd.providers.jwks` reads the keys, and
+`ltzd.providers.key_cache` keeps them. Begin with `tokens`.
 """

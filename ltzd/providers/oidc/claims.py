@@ -5,7 +5,6 @@ verified it, and accounts by the claims that the settings name. A malformed addr
 proves nothing; a malformed subject, issuer, audience or time refuses the token.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,6 +20,8 @@ RESERVED_SUBJECT_PREFIX = "ltzd:"
 """Subjects that begin so are given by ltzd itself; a token with one is refused."""
 
 MAX_NAME_LENGTH = 255
+_MOST_SECONDS = 2**53
+"""Of a Unix time: larger integers are no exact floats, and much larger ones none at all."""
 _MAX_AUDIENCES = 100
 
 
@@ -67,7 +68,9 @@ def _check_times(claims: Claims, now: float) -> None:
 def _unix_seconds(claims: Claims, name: str) -> float:
     value = claims.get(name)
     # A boolean is an int to Python.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refused("wrong_claims")
+    if not abs(value) < _MOST_SECONDS:  # Neither does NaN fulfil this.
         raise refused("wrong_claims")
     return value
 

@@ -11,9 +11,22 @@ from typing import Any
 
 import botocore.session
 from botocore.credentials import ReadOnlyCredentials, RefreshableCredentials
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from ltzd.providers.outbound.retries import TransientFailure
+
+_UNREADABLE = (
+    BotoCoreError,
+    ClientError,
+    ResponseParserError,
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+)
+"""STS refuses, a token's file is away, a program prints nonsense: botocore passes these on."""
 
 _EXPIRES_SOON_SECONDS = 300
 """Credentials that expire earlier are not used while newer ones may be had."""
@@ -63,14 +76,22 @@ class AwsCredentials:
     async def _read(self, last: _Read | None) -> _Read:
         try:
             return await asyncio.to_thread(_read_chain, last)
-        except BotoCoreError as error:
-            reason = type(error).__name__
-            raise TransientFailure("The credentials for AWS cannot be read", reason) from error
+        except _UNREADABLE as error:
+            raise TransientFailure(
+                "The credentials for AWS cannot be read", _reason(error)
+            ) from error
 
     def _finish(self, task: asyncio.Task[_Read]) -> None:
         self._reading = None
         if not task.cancelled() and task.exception() is None:
             self._last = task.result()
+
+
+def _reason(error: Exception) -> str:
+    """A refusal's code, else the error's class: its text may hold what a program has printed."""
+    if isinstance(error, ClientError):
+        return str(error.response.get("Error", {}).get("Code", "refused"))
+    return type(error).__name__
 
 
 def _read_chain(last: _Read | None) -> _Read:

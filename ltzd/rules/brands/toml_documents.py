@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from decimal import Decimal
+from typing import Final
 
 from pydantic_core import ErrorDetails
 
@@ -62,19 +63,34 @@ def dotted(path: Iterable[str | int]) -> str:
     return text
 
 
+_WHOLE, _NUMBER, _LIST = "must be a whole number", "must be a number", "must be a list"
+_REASONS: Final = {
+    "missing": "is missing",
+    "extra_forbidden": "unknown key",
+    "value_error": "{error}",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "string_type": "must be text",
+    "int_type": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_from_float": _WHOLE,
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "decimal_type": _NUMBER,
+    "decimal_parsing": _NUMBER,
+    "list_type": _LIST,
+    "tuple_type": _LIST,
+    "model_type": "must be a section",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+}
+"""By pydantic's error type. Braces take the rule's numbers from the error's context."""
+
+
 def reason_of(error: ErrorDetails) -> str:
     """The reason of a pydantic error, in ltzd's words and without the value."""
-    match error["type"]:
-        case "missing":
-            return "is missing"
-        case "extra_forbidden":
-            return "unknown key"
-        case "value_error":
-            return str(error["ctx"]["error"])
-        case "tuple_type":
-            return "must be a list"
-        case "model_type":
-            return "must be a section"
+    if (reason := _REASONS.get(error["type"])) is not None:
+        return reason.format_map(error.get("ctx", {}))
     message = error["msg"].replace("Input should", "must").replace("String should", "must")
     return message[0].lower() + message[1:]
 

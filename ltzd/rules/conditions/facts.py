@@ -124,8 +124,9 @@ class QueueFacts:
 class ClusterFacts:
     """`lease_holders` has the process of every lease that is held, by the lease's name.
 
-    `rebuild` is the state of the open rebuild of the index. `migrations` names the background
-    migrations that are not finished.
+    `rebuild` is the state of the open rebuild of the index, `rebuild_error` is why its last attempt
+    to go on failed. `migrations` names the background migrations that are not finished;
+    `migration_errors` has the error of each one whose last attempt failed.
     """
 
     chain: ChainFacts | None = None
@@ -134,4 +135,6 @@ class ClusterFacts:
     wallets: tuple[WalletFacts, ...] = ()
     queues: QueueFacts = QueueFacts()
     rebuild: str | None = None
+    rebuild_error: str | None = None
     migrations: tuple[str, ...] = ()
+    migration_errors: Mapping[str, str] = field(default_factory=dict)

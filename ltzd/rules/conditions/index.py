@@ -65,10 +65,23 @@ def _background_work(facts: ClusterFacts) -> Iterator[Condition]:
             ConditionKind.INDEX_REBUILDS,
             f"A rebuild of the index is open ({facts.rebuild}); `ltzd index rebuild` tells more",
         )
+        if facts.rebuild_error is not None:
+            yield Condition(
+                ConditionKind.INDEX_REBUILD_FAILS,
+                "The rebuild of the index has failed, and is tried again by itself: "
+                f"{facts.rebuild_error}",
+            )
     if facts.migrations:
         yield Condition(
             ConditionKind.TABLES_UNCONVERTED,
             f"The indexer converts tables in the background: {', '.join(facts.migrations)}",
+        )
+    for migration, error in facts.migration_errors.items():
+        yield Condition(
+            ConditionKind.CONVERSION_FAILS,
+            f"The background migration `{migration}` has failed with PostgreSQL's error {error}, "
+            "and is tried again every minute: the runbook says what each error needs",
+            migration,
         )
 
 

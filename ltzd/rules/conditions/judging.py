@@ -35,7 +35,9 @@ def judge(
     conditions = [replace(each, seen_by=(own.process.name,)) for each in own.conditions]
     if facts is None:
         unavailable = Condition(
-            ConditionKind.DATABASE_UNAVAILABLE, "The database does not answer", own.process.name
+            ConditionKind.DATABASE_UNAVAILABLE,
+            "The database does not answer, or loses commits: `ltzd check` says which",
+            own.process.name,
         )
         return _sorted([unavailable, *conditions])
     others = live(facts, own.process, policy)

@@ -37,7 +37,9 @@ class ConditionKind(StrEnum):
     INDEX_BEHIND = "index_behind"
     INDEX_TOTALS_DIFFER = "index_totals_differ"
     INDEX_REBUILDS = "index_rebuilds"
+    INDEX_REBUILD_FAILS = "index_rebuild_fails"
     TABLES_UNCONVERTED = "tables_unconverted"
+    CONVERSION_FAILS = "conversion_fails"
 
     LANE_UNHELD = "lane_unheld"
     LANE_STOPPED = "lane_stopped"
@@ -59,6 +61,7 @@ class ConditionKind(StrEnum):
     WEBHOOKS_DISABLED = "webhooks_disabled"
 
     HTTP_OVERLOADED = "http_overloaded"
+    BRAND_UNREADABLE = "brand_unreadable"
 
     IDENTITY_UNAVAILABLE = "identity_unavailable"
     REDIS_UNAVAILABLE = "redis_unavailable"
@@ -98,7 +101,9 @@ _FACTS = {
     ConditionKind.INDEX_BEHIND: KindFacts(_PAGE, "index.md#the-index-is-behind"),
     ConditionKind.INDEX_TOTALS_DIFFER: KindFacts(_PAGE, "index.md#totals-differ"),
     ConditionKind.INDEX_REBUILDS: KindFacts(_NOTICE, "index.md#the-index-is-being-rebuilt"),
+    ConditionKind.INDEX_REBUILD_FAILS: KindFacts(_TICKET, "index.md#the-index-is-being-rebuilt"),
     ConditionKind.TABLES_UNCONVERTED: KindFacts(_NOTICE, "index.md#tables-are-not-converted-yet"),
+    ConditionKind.CONVERSION_FAILS: KindFacts(_TICKET, "index.md#tables-are-not-converted-yet"),
     ConditionKind.LANE_UNHELD: KindFacts(_PAGE, "lanes.md#no-process-holds-a-lane"),
     ConditionKind.LANE_STOPPED: KindFacts(_PAGE, "lanes.md#a-lane-is-stopped"),
     ConditionKind.LANE_PAUSED: KindFacts(_PAGE, "lanes.md#a-lane-is-paused"),
@@ -121,6 +126,9 @@ _FACTS = {
         _TICKET, "webhooks.md#a-brands-webhooks-are-disabled"
     ),
     ConditionKind.HTTP_OVERLOADED: KindFacts(_PAGE, "processes.md#requests-are-refused"),
+    ConditionKind.BRAND_UNREADABLE: KindFacts(
+        _PAGE, "processes.md#a-brands-configuration-cannot-be-read"
+    ),
     ConditionKind.IDENTITY_UNAVAILABLE: KindFacts(
         _PAGE, "services.md#the-identity-provider-does-not-answer"
     ),

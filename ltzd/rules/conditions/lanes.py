@@ -27,6 +27,9 @@ PAUSE_SENTENCES = {
     "refused": "nodes refuse its transactions for good: `ltzd tx list` shows them",
     "publication": "nodes neither take its transactions nor refuse them for good",
     "receipts": "nodes disagree about the receipts of its transactions",
+    "block_gas_limit": "a block of this chain holds less gas than its next transaction needs",
+    "block_gas_unconfirmed": "one node says that blocks hold less gas than its work needs, and no "
+    "other node answers",
     "key_gone": "the wallet is retired, its oldest transaction is not mined, and no key can "
     "replace it",
     "day_spent": "its top-ups of this day have reached max_wei_per_day",
@@ -35,7 +38,9 @@ PAUSE_SENTENCES = {
 }
 INTENDED = frozenset(("draining", "retired"))
 """Reasons that a person has chosen and that end by themselves."""
-_BRIEF = frozenset(("node", "mint_limit", "publication", "receipts", "signer"))
+_BRIEF = frozenset(
+    ("node", "mint_limit", "publication", "receipts", "signer", "block_gas_unconfirmed")
+)
 """Reasons that come and go by themselves: they are told once they have lasted."""
 _BRIEF_SECONDS = 5.0
 _DUTIES = {"mint": "nothing is minted", "relay": "nothing is relayed"}

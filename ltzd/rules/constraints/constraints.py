@@ -207,7 +207,7 @@ def without_repeats(constraints: tuple[Constraint, ...]) -> tuple[Constraint, ..
     for number, constraint in enumerate(constraints, start=1):
         others = seen[constraint.collection_id]
         if constraint in others:
-            raise ValueError(f"entry {number} says the same as an earlier one")
+            raise ValueError(f"entry {number} repeats an earlier one")
         if len(others) == MOST_ON_ONE_COLLECTION:
             raise ValueError(
                 f"collection {constraint.collection_id} has more than {MOST_ON_ONE_COLLECTION}"

@@ -12,6 +12,8 @@ import idna
 
 MAX_LENGTH = 253
 MAX_URL_LENGTH = 2048
+_MAX_CACHED_LENGTH = 256
+"""Of a URL. Longer ones are read anew each time: a cache of those would take 128 MiB."""
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
@@ -32,13 +34,16 @@ def normal_domain(text: str) -> str:
     return name
 
 
-@lru_cache(maxsize=16_384)
 def url_host(url: str) -> str:
     """The host of an http or https URL, IP addresses too. Raises ValueError with the reason."""
     if len(url) > MAX_URL_LENGTH:
         raise ValueError(f"must have at most {MAX_URL_LENGTH} characters")
+    return _cached_host(url) if len(url) <= _MAX_CACHED_LENGTH else _host_of(url)
+
+
+def _host_of(url: str) -> str:
     # Browsers and urlsplit read these differently, so the host would be ambiguous.
-    if "\\" in url or any(character.isspace() or not character.isprintable() for character in url):
+    if "\\" in url or " " in url or not url.isprintable():
         raise ValueError("must not hold spaces, control characters or backslashes")
     try:
         parts = urlsplit(url)
@@ -50,6 +55,9 @@ def url_host(url: str) -> str:
     if not host or "@" in parts.netloc:
         raise ValueError("must be a URL with a host and without a user name")
     return host if is_ip_address(host) else normal_domain(host)
+
+
+_cached_host = lru_cache(maxsize=16_384)(_host_of)
 
 
 def is_ip_address(host: str) -> bool:

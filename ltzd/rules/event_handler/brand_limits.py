@@ -21,7 +21,7 @@ _HOUR = timedelta(hours=1)
 
 
 class QuotaKind(Enum):
-    """The counted quantities; the values are those of the database."""
+    """The counted quantities, with the values that the database stores."""
 
     LTZ_PER_DAY = "ltz_per_day"
     WALLETS_PER_HOUR = "wallets_per_hour"

@@ -4,7 +4,7 @@
 
 32 bits of ones, the Unix seconds in 32 bits around version and variant, and 58 random bits. Ids of
 earlier versions of ltzd are random UUIDs of version 4: all but one in 2³² of them
-sort before the ids of this form, so one range of ids holds the events of before.
+sort before the ids of this form, so one range of ids holds all earlier events.
 
 Two events of one second have the same id with a probability of 2⁻⁵⁸. The seconds end in 2106.
 """

@@ -20,7 +20,7 @@ MOST_MOVED_ROWS: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest partition. `lower` is None for the partition of the ids of before."""
+    """The newest partition. `lower` is None for the partition of the ids of earlier versions."""
 
     lower: int | None
     upper: int

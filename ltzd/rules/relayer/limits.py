@@ -3,7 +3,7 @@
 The checks read a `RelayUsage`, the user's rows at one moment. They run before the simulation,
 without locks, and again before the relay is written, which compares the rows' version.
 
-Raises RateLimited, ClaimLimitReached, IdempotencyKeyReused, ValidationFailed.
+Raises RateLimited, ClaimLimitReached, IdempotencyKeyReused, InvalidFields, ValidationFailed.
 """
 
 import math
@@ -13,10 +13,16 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited, ValidationFailed
+from ltzd.errors import (
+    ClaimLimitReached,
+    IdempotencyKeyReused,
+    InvalidFields,
+    RateLimited,
+    ValidationFailed,
+)
 from ltzd.rules.operator.sendable import min_gas_limit
 from ltzd.rules.relayer.allowed_calls import MAX_GAS_LIMIT
-from ltzd.rules.relayer.calls import RelayWindow, RequestedClaim
+from ltzd.rules.relayer.calls import RelayWindow, RequestedClaim, SignedPermit
 from ltzd.values import Address
 
 RELAYS_AN_HOUR = 35
@@ -96,6 +102,15 @@ def check_gas_limit(data: bytes, wanted: int | None) -> int:
             neededGas=least,
         )
     return least
+
+
+def check_permit_deadline(permit: SignedPermit | None, now_seconds: float) -> None:
+    """Refuses a permit that LTZ would refuse, in a call that would fail without naming it.
+
+    A used permit may go on: anybody may have published it, and its allowance may suffice.
+    """
+    if permit is not None and permit.deadline < now_seconds:
+        raise InvalidFields(["metadata.permit.deadline: must not have passed"])
 
 
 def check_key(usage: RelayUsage, fingerprint: bytes) -> None:

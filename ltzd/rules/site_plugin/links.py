@@ -67,6 +67,7 @@ def check_attempts(attempts: CodeAttempts, now: datetime) -> None:
         raise TooManyAttempts(
             "You have typed too many wrong codes. "
             f"Please try again in {_in_minutes(seconds)} with a new code.",
+            limit=MOST_WRONG_CODES,
             retryAfterSeconds=seconds,
         )
 

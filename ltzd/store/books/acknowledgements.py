@@ -1,4 +1,4 @@
-"""Differences between books and chain that a person has explained, such as those of a restore.
+"""Differences between books and chain that a person has explained, for example after a restore.
 
 `ltzd books` goes on listing them, with the reason, and no longer counts them as disagreements.
 """

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ltzd.store.site_plugin.redemption_payments import OF_INDEXED_CONTRACT
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -149,13 +151,15 @@ SITE_CHECKS: Sequence[Check] = (
         "redemption_without_fact",
         "site redemptions whose code was given out, without the claim or purchase that paid them",
         ("redemption", "fact"),
-        """
+        f"""
         SELECT s.id::text, count(*) OVER () AS total,
                json_build_object('perkId', s.perk_id, 'wallet', '0x' || encode(s.wallet, 'hex'),
                                  'brandId', '0x' || encode(s.brand_id, 'hex'))::text AS one,
                NULL AS other
           FROM site_redemptions s
          WHERE s.state = 'done'
+               -- The index has no facts of a contract that was replaced.
+           AND {OF_INDEXED_CONTRACT}
                -- A reorganisation undoes facts, which are then mined again.
            AND s.completed_at < now() - interval '10 minutes'
            AND (s.payment_lost_at IS NULL OR s.payment_lost_at < now() - interval '10 minutes')
@@ -169,7 +173,7 @@ SITE_CHECKS: Sequence[Check] = (
                   AND (fact.block_hash, fact.log_index) = (s.paid_block_hash, s.paid_log_index))
          ORDER BY s.created_at, s.id
          LIMIT $2
-        """,
+        """,  # noqa: S608
     ),
     Check(
         "redemption_reversed",

@@ -113,6 +113,8 @@ class BrandCache:
         self._known: dict[Address, Brand] = {}
         self._latest = 0
         self._by_site: dict[str, Brand] = {}
+        self.unreadable: dict[Address, str] = {}
+        """Why this version cannot read a brand's configuration, by the brand's address."""
         self.domains: frozenset[str] = frozenset()
         """The domains and sites of every brand that is not disabled, in normal form."""
 
@@ -190,10 +192,13 @@ class BrandCache:
         if entry is not None and entry.revision == revision:
             return kept
         try:
-            return _parsed(key, text)
+            brand = _parsed(key, text)
         except Misconfigured as error:
+            self.unreadable[key] = error.message
             log.error("brands.configuration_unreadable", brand=hex_of(key), advice=error.message)
             return kept
+        self.unreadable.pop(key, None)
+        return brand
 
 
 def _parsed(brand_id: Address, text: str) -> Brand:

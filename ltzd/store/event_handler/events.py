@@ -6,7 +6,7 @@ own limits are CHECKs of the tables that count them, so no race can exceed them.
 nonce is a unique row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -443,6 +443,12 @@ async def delete_expired(connection: Connection) -> None:
     await connection.execute(
         "DELETE FROM brand_usage WHERE window_start < now() - interval '3 days'"
     )
+
+
+async def recorded(connection: Connection, ids: Collection[UUID]) -> set[UUID]:
+    """The ids among these whose events are stored."""
+    rows = await connection.fetch("SELECT id FROM events WHERE id = ANY($1::uuid[])", list(ids))
+    return {row["id"] for row in rows}
 
 
 async def find(connection: Connection, event_id: UUID) -> StoredEvent | None:

@@ -31,8 +31,8 @@ _MOVE_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """From `lower` on and before `upper`. `lower` is None for the partition of the ids of before,
-    whose first id is the smallest of all.
+    """The ids from `lower` on and below `upper`. `lower` is None for the partition of the ids
+    of earlier versions, whose first id is the smallest of all.
     """
 
     name: str

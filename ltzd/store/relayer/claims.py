@@ -25,12 +25,16 @@ from ltzd.values import Address
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRelay:
-    """A relay that a lane may sign; its one transaction has these fields."""
+    """A relay that a lane may sign; its one transaction has these fields.
+
+    `user` sends relays in an order; the redemptions of brands have none.
+    """
 
     id: int
     to: Address
     data: bytes
     gas_limit: int
+    user: Address | None = None
 
 
 # `other` has the other relay lanes. Claims of a lane that `is_alive` are respected: its lease
@@ -43,6 +47,8 @@ class ClaimedRelay:
 # Another lane may have taken a relay since: SKIP LOCKED, or the second look at a row that has
 # changed, leaves that relay out. `chosen` then leaves out its user's later relays. No other lane
 # can take a relay in `locked` before this statement commits.
+# A relay with a gas limit from $6 to below $7 is left out before the limit counts, with its user's
+# later relays: a hundred relays that the wallet cannot pay for would else be all that it looks at.
 _CLAIM = """
 WITH other AS MATERIALIZED (
   SELECT l.wallet,
@@ -65,6 +71,7 @@ WITH other AS MATERIALIZED (
    WHERE r.state = 'queued'
      AND r.created_at > now() - interval '10 minutes'
      AND (r.wallet = $2 OR $5 AND r.wallet IS NULL)
+     AND NOT (r.gas_limit >= $6 AND r.gas_limit < $7)
      AND (r.claimed_by IS NULL
           OR r.claimed_by NOT IN (SELECT wallet FROM other WHERE is_alive))
      AND (r.brand_id IS NOT NULL
@@ -77,7 +84,8 @@ WITH other AS MATERIALIZED (
                            WHEN e.created_at <= now() - interval '10 minutes' THEN false
                            WHEN e.wallet <> $2
                            THEN e.wallet IN (SELECT wallet FROM other WHERE may_sign)
-                           ELSE e.claimed_by IN (SELECT wallet FROM other WHERE is_alive) END))
+                           ELSE e.gas_limit >= $6 AND e.gas_limit < $7
+                                OR e.claimed_by IN (SELECT wallet FROM other WHERE is_alive) END))
    ORDER BY r.id
    LIMIT $4
      FOR UPDATE SKIP LOCKED
@@ -101,31 +109,64 @@ WITH other AS MATERIALIZED (
      SET claimed_by = $2
     FROM chosen, term
    WHERE r.id = chosen.id
-RETURNING r.id, r.to_address, r.data, r.gas_limit
+RETURNING r.id, r.to_address, r.data, r.gas_limit,
+          CASE WHEN r.brand_id IS NULL THEN r.user_address END AS user_address
 )
-SELECT id, to_address, data, gas_limit, set_config('synchronous_commit', 'off', true)
+SELECT id, to_address, data, gas_limit, user_address, set_config('synchronous_commit', 'off', true)
   FROM claimed
  ORDER BY id
 """
 
 
 async def claim(
-    connection: Connection, lane: Lane, limit: int, *, only_named: bool = False
+    connection: Connection,
+    lane: Lane,
+    limit: int,
+    *,
+    only_named: bool = False,
+    unaffordable: range = range(0),
 ) -> list[ClaimedRelay]:
     """Claim the oldest relays that this lane may send, in the order in which it must send them.
 
     Takes again what the lane has claimed before and not stored. Claims nothing if the lane's term
     is over. With `only_named` the lane takes relays that name its wallet, and no others. A relay
-    that was queued for ten minutes has lapsed: its simulation is too old, and its caller has
-    stopped waiting.
+    with an `unaffordable` gas limit stays in the queue, and its user's later relays stay behind it.
+    A relay that was queued for ten minutes has lapsed: its simulation is too old, and its caller
+    has stopped waiting.
 
     Run outside a database transaction, the statement commits without waiting for the disk: a crash
     of the server may undo the claim, and `store_signed` then stores nothing.
     """
     rows = await connection.fetch(
-        _CLAIM, lane.chain_id, lane.wallet, lane.epoch, limit, not only_named
+        _CLAIM,
+        lane.chain_id,
+        lane.wallet,
+        lane.epoch,
+        limit,
+        not only_named,
+        unaffordable.start,
+        unaffordable.stop,
     )
-    return [ClaimedRelay(row[0], Address(row[1]), row[2], row[3]) for row in rows]
+    return [ClaimedRelay(*row[:5]) for row in rows]
+
+
+async def least_gas_in(connection: Connection, lane: Lane, gas: range) -> int | None:
+    """The lowest gas limit in this range of the queued relays that the lane's wallet may send.
+
+    Returns None if there is no such relay.
+    """
+    least: int | None = await connection.fetchval(
+        """
+        SELECT min(gas_limit)
+          FROM relays
+         WHERE state = 'queued' AND created_at > now() - interval '10 minutes'
+           AND gas_limit >= $2 AND gas_limit < $3 AND (wallet IS NULL OR wallet = $1)
+        """,
+        lane.wallet,
+        gas.start,
+        gas.stop,
+    )
+    return least
 
 
 async def give_back(

@@ -334,7 +334,7 @@ async def withdraw(connection: Connection, relay: int) -> bool:
 
 
 async def users_with_serialized(connection: Connection, users: Sequence[Address]) -> set[Address]:
-    """Return those of the users who have a serialized relay in flight."""
+    """Return the users among these who have a serialized relay in flight."""
     rows = await connection.fetch(
         """
         SELECT DISTINCT user_address

@@ -20,7 +20,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A user, or a holder of a custodial wallet without a user (`user_id` is None then).
+    """A user; or someone without a user (`user_id` is None then) who holds a custodial wallet, or
+    has proven an address and has no wallet here.
 
     `email_keys` are addresses in lower case or erased keys, `wallets` present ones first, and
     `subjects` the user's names at the identity provider.
@@ -55,7 +56,7 @@ async def find(
                 "SELECT id FROM users WHERE email_key = ANY($1::text[])", keys
             )
             if not ids:
-                return await _custodial(connection, keys)
+                return await _custodial(connection, keys) or await _provers(connection, keys)
     return [await _person(connection, row["id"]) for row in ids]
 
 
@@ -91,6 +92,13 @@ async def _custodial(connection: Connection, keys: Sequence[str]) -> list[Person
     ]
 
 
+async def _provers(connection: Connection, keys: Sequence[str]) -> list[Person]:
+    rows = await connection.fetch(
+        "SELECT email_key, person FROM address_proofs WHERE email_key = ANY($1::text[])", keys
+    )
+    return [Person(None, (row["email_key"],), (), (row["person"],)) for row in rows]
+
+
 async def read(connection: Connection, person: Person) -> dict[str, list[Row]]:
     """All rows about the person by table, as they are stored."""
     arguments = {
@@ -112,6 +120,10 @@ async def read(connection: Connection, person: Person) -> dict[str, list[Row]]:
 
 STATEMENTS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "users": (("$user",), "SELECT * FROM users WHERE id = $1"),
+    "address_proofs": (
+        ("$keys",),
+        "SELECT * FROM address_proofs WHERE email_key = ANY($1::text[])",
+    ),
     "former_wallets": (("$user",), "SELECT * FROM former_wallets WHERE user_id = $1"),
     "events": (("$user",), "SELECT * FROM events WHERE user_id = $1 ORDER BY created_at, id"),
     "event_claims": (

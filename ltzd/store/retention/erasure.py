@@ -2,7 +2,8 @@
 
 In `users`, `event_claims`, `site_members` and `custodial_accounts` the erased key takes the
 address's place, so a later event of the same address belongs to the same user and the same claims.
-A new event commits either before an erasure or after it: writers of events wait for a moment.
+A proof in `address_proofs` moves to the user, or is deleted if there is none. A new event commits
+either before an erasure or after it: writers of events wait for a moment.
 """
 
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ class ErasedRows:
     claims: int
     members: int
     accounts: int
+    proofs: int
 
 
 async def hide_addresses(
@@ -53,6 +55,7 @@ async def hide_addresses(
         return ErasedRows(
             claims=await _changed(connection, _HIDE_CLAIMS, plain, hidden),
             users=await _changed(connection, _HIDE_USERS, plain, hidden),
+            proofs=await _changed(connection, _DELETE_PROOFS, plain, hidden),
             members=await _changed(connection, _HIDE_MEMBERS, plain, hidden),
             accounts=await _changed(connection, _HIDE_ACCOUNTS, plain, hidden),
         )
@@ -101,6 +104,41 @@ async def end_memberships(connection: Connection, user_id: UUID) -> int:
         ERASED_NAME,
     )
     return len(rows)
+
+
+async def hide_members(
+    connection: Connection, erased: ErasedAddresses, user_ids: Sequence[UUID]
+) -> int:
+    """Hide the addresses that these users' members have at sites; returns how many were hidden.
+
+    A user whose address was erased may log in again: the log-in stores the address with the member
+    alone, and the user keeps the erased key, by which `hide_addresses` does not find the address.
+    """
+    rows = await connection.fetch(
+        """
+        SELECT DISTINCT email_key FROM site_members
+         WHERE user_id = ANY($1::uuid[]) AND email_key NOT LIKE 'erased:%'
+        """,
+        user_ids,
+    )
+    plain = [row["email_key"] for row in rows]
+    if not plain:
+        return 0
+    await erased.prepare(connection)
+    hidden = [erased.prepared_key_of(key) for key in plain]
+    done = await connection.fetch(
+        """
+        UPDATE site_members m
+           SET email_key = given.hidden
+          FROM unnest($2::text[], $3::text[]) AS given (plain, hidden)
+         WHERE m.user_id = ANY($1::uuid[]) AND m.email_key = given.plain
+     RETURNING true
+        """,
+        user_ids,
+        plain,
+        hidden,
+    )
+    return len(done)
 
 
 async def end_links(connection: Connection, subjects: Sequence[str]) -> int:
@@ -193,6 +231,19 @@ UPDATE users u
          SELECT FROM users h WHERE h.email_key = given.hidden) THEN ':' || u.id ELSE '' END
   FROM unnest($1::text[], $2::text[]) AS given (plain, hidden)
  WHERE u.email_key = given.plain
+"""
+_DELETE_PROOFS = """
+WITH deleted AS (
+  DELETE FROM address_proofs p
+   USING unnest($1::text[], $2::text[]) AS given (plain, hidden)
+   WHERE p.email_key = given.plain
+  RETURNING p.person, given.hidden
+), taken_over AS (
+  UPDATE users u SET proven_by = deleted.person
+    FROM deleted
+   WHERE u.email_key = deleted.hidden AND u.proven_by IS NULL
+)
+SELECT FROM deleted
 """
 _HIDE_MEMBERS = """
 UPDATE site_members m

@@ -11,6 +11,7 @@ from typing import Final
 
 from ltzd.store.database import Connection
 from ltzd.store.retention import erasure
+from ltzd.store.users import address_proofs
 from ltzd.store.users.erased_addresses import ErasedAddresses
 
 BATCH: Final = 500
@@ -23,7 +24,8 @@ class RetentionPolicy:
     event_addresses: timedelta | None = None
     """Since the event: its address, identifier and metadata."""
     user_addresses: timedelta | None = None
-    """Since the user's last event and last visit at a site: the address in all tables."""
+    """Since the user's last event and last visit at a site: the address in all tables. Of an
+    address without a user, since a token last listed it."""
     pregeneration_requests: timedelta | None = None
     """Since the request: the request, and the name at the OAuth provider."""
     events: timedelta | None = None
@@ -52,6 +54,7 @@ async def expire(
     if policy.user_addresses is not None:
         done += await _hide_users(connection, erased, policy.user_addresses, batch)
         done += await _hide_accounts(connection, erased, policy.user_addresses, batch)
+        done += await address_proofs.delete_expired(connection, policy.user_addresses, batch)
     return done
 
 
@@ -131,7 +134,9 @@ async def _hide_users(
 ) -> int:
     """Walk the users in the order of their ids, and begin again after the last one.
 
-    A user who is active, or who had no event for long, may be passed over until the next walk.
+    A user who is active, or who had no event for long, may be passed over until the next walk. A
+    user without an address may have logged in at a site again since it was erased: the address is
+    stored with the member then, and is hidden there.
     """
     rows = await connection.fetch(
         """
@@ -145,7 +150,10 @@ async def _hide_users(
            LIMIT $2
         )
         SELECT page.id, page.email_key,
-               page.email_key NOT LIKE 'erased:%'
+               page.email_key LIKE 'erased:%' AS is_erased,
+               (page.email_key NOT LIKE 'erased:%'
+                OR EXISTS (SELECT FROM site_members m
+                            WHERE m.user_id = page.id AND m.email_key NOT LIKE 'erased:%'))
                AND page.created_at < now() - $1::interval
                AND NOT EXISTS (SELECT FROM site_members m
                                 WHERE m.user_id = page.id AND m.seen_at >= now() - $1::interval)
@@ -161,9 +169,12 @@ async def _hide_users(
         after,
         batch,
     )
-    due = [row["email_key"] for row in rows if row["is_due"]]
+    due = [row for row in rows if row["is_due"]]
+    plain = [row["email_key"] for row in due if not row["is_erased"]]
+    if plain:
+        await erasure.hide_addresses(connection, erased, plain)
     if due:
-        await erasure.hide_addresses(connection, erased, due)
+        await erasure.hide_members(connection, erased, [row["id"] for row in due])
     await _move(connection, "user_addresses", str(rows[-1]["id"]) if len(rows) == batch else None)
     return len(due)
 
@@ -171,14 +182,17 @@ async def _hide_users(
 async def _hide_accounts(
     connection: Connection, erased: ErasedAddresses, after: timedelta, batch: int
 ) -> int:
-    """Walk the addresses that lead to custodial wallets, and hide those without a user: they have
-    no events.
+    """Walk the addresses that lead to custodial wallets, and hide those without a user, which have
+    no events, unless a token has shown the address since.
     """
     rows = await connection.fetch(
         """
         SELECT a.name,
                a.name NOT LIKE 'erased:%' AND a.created_at < now() - $1::interval
-               AND NOT EXISTS (SELECT FROM users u WHERE u.email_key = a.name) AS is_due
+               AND NOT EXISTS (SELECT FROM users u WHERE u.email_key = a.name)
+               AND NOT EXISTS (SELECT FROM address_proofs p
+                                WHERE p.email_key = a.name
+                                  AND p.shown_at >= now() - $1::interval) AS is_due
           FROM custodial_accounts a
          WHERE a.kind = 'email'
            AND a.name > coalesce((SELECT last_key FROM retention_progress

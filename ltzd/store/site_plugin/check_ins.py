@@ -223,7 +223,7 @@ class NewMilestone:
 
 
 async def write_milestone(connection: Connection, new: NewMilestone) -> bool:
-    """Returns False, and writes nothing, if it is claimed already or the streak never was so long.
+    """Returns False, and writes nothing, if it is claimed already or the streak never reached it.
 
     Raises BudgetExhausted as `write_check_in` does.
     """

@@ -35,12 +35,14 @@ class MemberRecord:
     """A member, and the stored e-mail address in lower case.
 
     `has_ended_link`: the row names a link that has ended, whose wallet is no longer the member's
-    (`links.clear_ended_link`).
+    (`links.clear_ended_link`). `is_visit_due`: the last visit was written more than a day ago, so
+    that this one must be (`write_visit`).
     """
 
     member: Member
     email_key: str
     has_ended_link: bool = False
+    is_visit_due: bool = False
 
 
 async def find(
@@ -49,7 +51,8 @@ async def find(
     row = await connection.fetchrow(
         """
         SELECT m.brand_id, m.host, m.site_user_id, m.username, m.user_id, m.wallet, l.subject,
-               m.email_key, m.link_id IS NOT NULL AND l.id IS NULL AS has_ended_link
+               m.email_key, m.link_id IS NOT NULL AND l.id IS NULL AS has_ended_link,
+               m.seen_at < now() - interval '1 day' AS is_visit_due
           FROM site_members m
           LEFT JOIN active_site_links l ON l.id = m.link_id
          WHERE m.brand_id = $1 AND m.host = $2 AND m.site_user_id = $3
@@ -60,8 +63,25 @@ async def find(
     )
     if row is None:
         return None
-    *member, email_key, has_ended_link = row
-    return MemberRecord(Member(*member), email_key, has_ended_link)
+    *member, email_key, has_ended_link, is_visit_due = row
+    return MemberRecord(Member(*member), email_key, has_ended_link, is_visit_due)
+
+
+async def write_visit(connection: Connection, member: Member) -> None:
+    """Write that the member visits the site, at most once a day.
+
+    `seen_at` may be a day too early; retention, which counts idle days from it, needs no more.
+    """
+    await connection.execute(
+        """
+        UPDATE site_members SET seen_at = now()
+         WHERE brand_id = $1 AND host = $2 AND site_user_id = $3
+           AND seen_at < now() - interval '1 day'
+        """,
+        member.brand_id,
+        member.host,
+        member.site_user_id,
+    )
 
 
 async def save(connection: Connection, new: Member, email_key: str) -> Member:

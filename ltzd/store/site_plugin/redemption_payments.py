@@ -3,9 +3,14 @@
 The view `site_redemption_payments` says which facts pay. A redemption that is done names the fact
 that paid it. `mark_lost_above` marks it when that fact's block goes; `restore` names another fact
 that pays, and `reverse` ends a redemption whose payment can no longer come.
+
+The index has no facts of a contract that the settings no longer name, and a missing fact says
+nothing about a payment there (`OF_INDEXED_CONTRACT`): the transaction of the redemption's relay
+decides then (`restore_by_receipt`).
 """
 
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
 
 import asyncpg
@@ -13,6 +18,16 @@ import asyncpg
 from ltzd.store import wakeups
 from ltzd.store.database import Connection
 from ltzd.values import Hash32
+
+OF_INDEXED_CONTRACT: Final = """
+NOT EXISTS (SELECT
+              FROM relays r
+             CROSS JOIN chains
+             WHERE r.user_address = s.wallet AND r.window_start IS NOT NULL
+               AND r.fingerprint = sha256(uuid_send(s.id))
+               AND r.to_address <> ALL (chains.contracts))
+"""
+"""Whether the redemption `s` was sent to a contract whose facts are indexed, or to none."""
 
 
 async def finish(connection: Connection, redemption: UUID) -> bool:
@@ -100,6 +115,31 @@ async def restore(connection: Connection, redemption: UUID) -> bool:
         """,
         redemption,
         *payment,
+    )
+    return bool(restored)
+
+
+async def restore_by_receipt(connection: Connection, redemption: UUID) -> bool:
+    """Ends the wait for a fact that no index will have, in the caller's transaction.
+
+    Returns False unless the redemption's transaction is final, has succeeded, and went to a
+    contract that is no longer indexed.
+    """
+    restored = await connection.fetchval(
+        f"""
+        UPDATE site_redemptions s
+           SET payment_lost_at = NULL
+         WHERE id = $1 AND state = 'done' AND payment_lost_at IS NOT NULL
+           AND NOT ({OF_INDEXED_CONTRACT})
+           AND EXISTS (SELECT
+                         FROM relays r
+                         JOIN transactions t ON t.id = r.transaction_id
+                        WHERE r.user_address = s.wallet AND r.window_start IS NOT NULL
+                          AND r.fingerprint = sha256(uuid_send(s.id))
+                          AND t.state = 'confirmed')
+     RETURNING true
+        """,  # noqa: S608
+        redemption,
     )
     return bool(restored)
 

@@ -18,6 +18,7 @@ from ltzd.rules.site_plugin.redemptions import Offer
 from ltzd.store.database import Connection
 from ltzd.store.relayer import relays
 from ltzd.store.site_plugin.members import Member
+from ltzd.store.site_plugin.redemption_payments import OF_INDEXED_CONTRACT
 from ltzd.values import Address
 
 
@@ -111,19 +112,23 @@ async def find_joinable(
     The redemption belongs to this very member: another member with the same wallet may be a
     stranger who has typed its owner's e-mail address, and gets no other member's code. A redemption
     without a stored member (an older version's) belongs to every member with the wallet.
+
+    A redemption whose payment is lost is joined at any age, as its code is still to come; but not
+    one whose contract is no longer indexed, because no fact would ever end the wait.
     """
     row = await connection.fetchrow(
-        """
+        f"""
         SELECT *
-          FROM site_redemptions
+          FROM site_redemptions s
          WHERE wallet = $1 AND brand_id = $2 AND perk_id = $3
            AND (host IS NULL OR host = $4 AND site_user_id = $5)
            AND (state = 'open'
                 OR state = 'done' AND (completed_at > clock_timestamp() - interval '60 seconds'
-                                       OR payment_lost_at IS NOT NULL))
+                                       OR payment_lost_at IS NOT NULL
+                                          AND {OF_INDEXED_CONTRACT}))
          ORDER BY created_at DESC
          LIMIT 1
-        """,
+        """,  # noqa: S608
         member.wallet,
         member.brand_id,
         perk_id,
@@ -169,16 +174,23 @@ async def by_id(connection: Connection, redemption: UUID) -> SiteRedemption:
 async def list_abandoned(
     connection: Connection, brand: Address, wallet: Address
 ) -> Sequence[SiteRedemption]:
-    """Open redemptions that began more than ten minutes ago and are not paid: their process died.
+    """Open redemptions that are not paid, and whose process died or whose revert is final by now.
 
-    A paid redemption stays open until its user asks for the code.
+    A process is taken for dead ten minutes after it has begun the redemption. A paid redemption
+    stays open until its user asks for the code.
     """
     rows = await connection.fetch(
         """
         SELECT s.*
           FROM site_redemptions s
          WHERE wallet = $1 AND brand_id = $2 AND state = 'open'
-           AND created_at < clock_timestamp() - interval '10 minutes'
+           AND (created_at < clock_timestamp() - interval '10 minutes'
+                OR EXISTS (SELECT
+                             FROM relays r
+                             JOIN transactions t ON t.id = r.transaction_id
+                            WHERE r.user_address = s.wallet AND r.window_start IS NOT NULL
+                              AND r.fingerprint = sha256(uuid_send(s.id))
+                              AND t.state = 'reverted'))
         """,
         wallet,
         brand,
@@ -219,6 +231,9 @@ async def read_progress(
 async def fail(connection: Connection, redemption: NewSiteRedemption, failure: str) -> bool:
     """Fail the redemption in a transaction; returns False if it may still be paid, or is paid.
 
+    A transaction that has reverted may still pay until that is final: a reorg can let it succeed,
+    and a redemption that began anew meanwhile would pay a second time.
+
     A failed relay takes the idempotency key, so that another process that is about to send a relay
     for the redemption finds the key used.
     """
@@ -229,7 +244,7 @@ async def fail(connection: Connection, redemption: NewSiteRedemption, failure: s
                SELECT FROM relays r
                  LEFT JOIN transactions t ON t.id = r.transaction_id
                 WHERE r.user_address = $1 AND r.window_start IS NOT NULL AND r.fingerprint = $2
-                  AND (r.state IN ('queued', 'sent') OR t.succeeded))
+                  AND (r.state IN ('queued', 'sent') OR t.state = 'mined' OR t.succeeded))
             OR EXISTS (SELECT FROM site_redemption_payments WHERE redemption_id = $3)
         """,
         redemption.wallet,
@@ -259,6 +274,24 @@ async def fail(connection: Connection, redemption: NewSiteRedemption, failure: s
         failure,
     )
     return True
+
+
+async def is_reverted(connection: Connection, redemption: NewSiteRedemption) -> bool:
+    """Whether the redemption's transaction is mined and has reverted; that may not be final."""
+    reverted: bool = await connection.fetchval(
+        """
+        SELECT EXISTS (
+               SELECT FROM relays r
+                 JOIN transactions t ON t.id = r.transaction_id
+                WHERE r.user_address = $1 AND r.window_start IS NOT NULL AND r.fingerprint = $2
+                  AND r.state = 'mined' AND NOT t.succeeded)
+           AND NOT EXISTS (SELECT FROM site_redemption_payments WHERE redemption_id = $3)
+        """,
+        redemption.wallet,
+        redemption.fingerprint,
+        redemption.id,
+    )
+    return reverted
 
 
 async def read_offers(

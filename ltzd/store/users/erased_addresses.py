@@ -29,7 +29,7 @@ def shown_address(text: str | None) -> str | None:
 
 
 class ErasedAddresses:
-    """Computes erased keys. Holds the secret once it has been read; nothing ever changes it."""
+    """Computes erased keys. Holds the secret once it has been read; the secret never changes."""
 
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
@@ -60,6 +60,10 @@ class ErasedAddresses:
             [*email_keys, *(_erased_key(secret, key) for key in email_keys if not is_erased(key))]
             for email_keys in people
         ]
+
+    def known_key_of(self, email_key: str) -> str | None:
+        """As `key_of`, as far as this process knows: call it after `keys_of` or `keys_of_each`."""
+        return None if self._secret is None else _erased_key(self._secret, email_key)
 
     async def _known_secret(self, connection: Connection) -> bytes | None:
         """`prepare` may have read the secret while this look found none."""

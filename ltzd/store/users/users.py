@@ -2,7 +2,8 @@
 
 A verified token that lists an address moves the address to the token's wallet. The id of the row
 never changes, nor do earlier grants, and the wallet that the address left stays known as the
-user's. Of several people who prove an address the first one keeps it.
+user's. Of several people who prove an address the first one keeps it; `address_proofs` holds the
+proofs of addresses that have no row here yet.
 """
 
 from collections.abc import Collection, Sequence
@@ -71,10 +72,12 @@ async def need_migration(
     """
     rows = await connection.fetch(
         """
-        SELECT DISTINCT person
+        SELECT DISTINCT proven.person
           FROM unnest($1::text[], $2::text[]) AS proven(key, person)
-          JOIN users ON email_key = proven.key
-         WHERE proven_by IS NULL OR (proven_by = person AND identity_subject <> person)
+          JOIN users u ON u.email_key = proven.key
+          LEFT JOIN address_proofs p ON p.email_key = u.email_key
+         WHERE (u.proven_by IS NULL AND coalesce(p.person, proven.person) = proven.person)
+            OR (u.proven_by = proven.person AND u.identity_subject <> proven.person)
         """,
         [key for _, keys in people for key in keys],
         [person for person, keys in people for _ in keys],
@@ -98,10 +101,12 @@ async def migrate_wallets(
 
 _MIGRATE = """
 WITH proven AS MATERIALIZED (
-  SELECT id, wallet
-    FROM users
+  SELECT id, email_key, wallet
+    FROM users u
    WHERE email_key = ANY($1::text[])
-     AND (proven_by IS NULL
+     AND ((proven_by IS NULL
+           AND NOT EXISTS (SELECT FROM address_proofs p
+                            WHERE p.email_key = u.email_key AND p.person <> $2))
           OR (proven_by = $2 AND (identity_subject <> $3 OR wallet <> $4)))
    ORDER BY email_key
      FOR UPDATE
@@ -109,6 +114,8 @@ WITH proven AS MATERIALIZED (
   INSERT INTO former_wallets (wallet, user_id)
   SELECT wallet, id FROM proven WHERE wallet <> $4
       ON CONFLICT DO NOTHING
+), moved AS (
+  DELETE FROM address_proofs p USING proven WHERE p.email_key = proven.email_key
 ), members AS (
   UPDATE site_members m
      SET wallet = $4

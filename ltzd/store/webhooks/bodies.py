@@ -104,15 +104,15 @@ def _milliseconds(at: datetime) -> int:
 
 async def _rewards(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
     """The user of a reward is the event's, or else the wallet's, or else the member's who logs in
-    at the brand's site with the wallet.
+    at the brand's site with the wallet, or who earned the reward by a link that has ended since.
     """
     if not ids:
         return {}
     rows = await connection.fetch(
         """
         SELECT r.id, r.wallet, r.ltz, r.mint_transaction_hash, r.failure,
-               coalesce(e.user_id, u.id, m.user_id) AS user_id,
-               coalesce(e.email, u.email_key, m.email_key) AS email
+               coalesce(e.user_id, u.id, m.user_id, former.id) AS user_id,
+               coalesce(e.email, u.email_key, m.email_key, former.email_key) AS email
           FROM unnest($1::uuid[]) AS asked (id)
           JOIN rewards r ON r.id = asked.id
           LEFT JOIN events e ON e.id = r.id
@@ -130,7 +130,20 @@ async def _rewards(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, as
                 -- The member with the wallet's e-mail address, then a linked member.
                 ORDER BY linked_at NULLS FIRST, host, site_user_id
                 LIMIT 1) AS m ON true
-         WHERE coalesce(e.user_id, u.id, m.user_id) IS NOT NULL
+          LEFT JOIN LATERAL (
+               SELECT linked.id, linked.email_key
+                 FROM (SELECT host, site_user_id FROM check_ins WHERE reward_id = r.id
+                        UNION ALL
+                       SELECT host, site_user_id FROM milestone_claims WHERE reward_id = r.id)
+                      AS earner
+                 JOIN site_links l
+                   ON l.brand_id = r.brand_id AND l.host = earner.host
+                  AND l.site_user_id = earner.site_user_id AND l.wallet = r.wallet
+                 JOIN users linked ON linked.id = l.user_id
+                WHERE e.id IS NULL AND u.id IS NULL AND m.user_id IS NULL
+                ORDER BY l.linked_at DESC
+                LIMIT 1) AS former ON true
+         WHERE coalesce(e.user_id, u.id, m.user_id, former.id) IS NOT NULL
         """,
         ids,
     )

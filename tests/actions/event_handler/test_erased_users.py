@@ -62,7 +62,7 @@ async def test_the_next_event_of_an_erased_address_has_the_same_user_wallet_and_
     """In a process that had the user in memory, and in one that had not."""
     async with two_handlers(database_url, sandbox, limited(3)) as (knows, is_new):
         first = await wallet_of(knows)
-        assert await hide(pool) == ErasedRows(users=1, claims=1, members=0, accounts=0)
+        assert await hide(pool) == ErasedRows(users=1, claims=1, members=0, accounts=0, proofs=0)
 
         assert await wallet_of(knows) == first
         assert await wallet_of(is_new) == first
@@ -130,4 +130,4 @@ async def test_an_erasure_does_not_wait_for_a_long_writer(pool: Pool, database_u
         with pytest.raises(asyncpg.LockNotAvailableError):
             await hide(pool)
         await busy.execute("ROLLBACK")
-    assert await hide(pool) == ErasedRows(users=0, claims=0, members=0, accounts=0)
+    assert await hide(pool) == ErasedRows(users=0, claims=0, members=0, accounts=0, proofs=0)

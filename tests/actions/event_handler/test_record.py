@@ -452,6 +452,44 @@ async def test_an_event_whose_commit_outcome_is_unknown_is_recorded_once(
     assert await value(pool, "SELECT claims FROM event_claims") == 1
 
 
+@pytest.mark.parametrize("window", [0, 60])
+async def test_an_event_with_an_unknown_outcome_is_found_behind_a_later_one_of_its_claim(
+    database_url: str,
+    sandbox: Sandbox,
+    pool: Pool,
+    monkeypatch: pytest.MonkeyPatch,
+    window: int,
+) -> None:
+    """Another process writes the later one while the first process waits for the database.
+
+    With a window the later one would be refused, so it is moved behind it.
+    """
+    insert, attempts = store_events.insert, [0]
+    rule = EventRule(type="form_submit", reward=10, cooldown_hours=0, max_claims_per_user=-1)
+    brand = a_brand(rule, duplicate_window_seconds=window)
+
+    async def lossy(
+        connection: Connection, accepted: Sequence[NewEvent]
+    ) -> dict[ClaimKey, EventRow]:
+        attempts[0] += 1
+        inserted = await insert(connection, accepted)
+        if attempts[0] > 1:
+            return inserted
+        await value(pool, "UPDATE event_claims SET last_event_at = now() - interval '1 day'")
+        await other.record(a_request(event_type="form_submit"))
+        raise DatabaseUnavailable("The database was lost: ConnectionDoesNotExistError")
+
+    monkeypatch.setattr(store_events, "insert", lossy)
+    async with (
+        a_handler(database_url, sandbox, brand) as handler,
+        a_handler(database_url, sandbox, brand) as other,
+    ):
+        answer = await handler.record(a_request(event_type="form_submit"))
+
+    assert await value(pool, "SELECT count(*) FROM rewards") == 2
+    assert await value(pool, "SELECT ltz FROM rewards WHERE id = $1", answer.event_id) == 10
+
+
 async def test_an_unavailable_database_fails_the_request_after_a_bounded_wait(
     database_url: str, sandbox: Sandbox, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

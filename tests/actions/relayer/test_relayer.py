@@ -1,6 +1,7 @@
 """The answers of /relay: waiting, failures, and callers who give up."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, cast
@@ -13,9 +14,10 @@ from ltzd.actions.constraints.evaluation import PurchaseConstraints
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.relayer import Relayer, RelayPolicy
 from ltzd.actions.users.token_auth import TokenAuthenticator
-from ltzd.chain.contracts import web3_contracts
+from ltzd.chain.contracts import contract_abi
 from ltzd.concurrency.futures import done_future
 from ltzd.errors import (
+    InvalidFields,
     NodeUnavailable,
     NotFound,
     RateLimited,
@@ -28,7 +30,13 @@ from ltzd.errors import (
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.rules.operator.requests import Action
-from ltzd.rules.relayer.calls import RelayProgress, RelayRequest, RelayStatus, RelayWindow
+from ltzd.rules.relayer.calls import (
+    RelayProgress,
+    RelayRequest,
+    RelayStatus,
+    RelayWindow,
+    SignedPermit,
+)
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import requests
@@ -95,7 +103,7 @@ class RelayerProcess:
     ) -> RelayRequest:
         """Builds a `lockFor` of a new deal: not serialized, and checked without chain reads."""
         deal = next(self._numbers).to_bytes(32, "big")
-        data = web3_contracts.encode_call(
+        data = contract_abi.encode_call(
             "BusinessEscrow", "lockFor", user, b"\xb5" * 20, 5, 2**39, deal
         )
         request = RelayRequest(
@@ -143,6 +151,34 @@ async def test_a_relay_is_answered_when_it_is_mined(process: RelayerProcess) -> 
         relay, window = await submit(relayer, process.request())
     assert (relay.status, window.remaining) == (RelayStatus.CONFIRMED, 34)
     assert relay.gas_used == 50_000
+
+
+async def test_an_expired_permit_is_refused_by_name_before_anything_is_simulated(
+    process: RelayerProcess,
+) -> None:
+    relayer, node = process.relayer(), process.world.node
+    deadline = int(time.time()) - 1
+    expired = SignedPermit(USER, CONTRACTS.business_escrow, 5, deadline, bytes(65))
+    async with running(*process.loops), process.world.relaying():
+        with pytest.raises(InvalidFields) as refused:
+            await relayed(relayer, process.request(permit=expired, gas_limit=None))
+        assert refused.value.details == {
+            "errors": ["metadata.permit.deadline: must not have passed"]
+        }
+        assert node.call_counts["eth_estimateGas"] == 0
+
+
+async def test_a_relay_is_answered_again_after_its_permit_has_expired(
+    process: RelayerProcess,
+) -> None:
+    relayer = process.relayer()
+    expired = SignedPermit(USER, CONTRACTS.business_escrow, 5, 1, bytes(65))
+    async with running(*process.loops), process.world.relaying():
+        process.world.node.mines_at_once = True
+        request = process.request(key="k")
+        first = await relayed(relayer, request)
+        again = await relayed(relayer, structs.replace(request, permit=expired))
+    assert again.transaction_hash == first.transaction_hash
 
 
 async def test_a_published_relay_that_is_not_mined_in_time_is_pending_and_stays_in_flight(
@@ -347,7 +383,7 @@ async def test_a_malformed_answer_about_a_collection_makes_the_chain_unavailable
     process: RelayerProcess,
 ) -> None:
     relayer = process.relayer()
-    data = web3_contracts.encode_call("PerkNFT", "claimFor", USER, 7, 0, 0, bytes(32))
+    data = contract_abi.encode_call("PerkNFT", "claimFor", USER, 7, 0, 0, bytes(32))
     async with running(*process.loops), process.world.relaying():
         with pytest.raises(NodeUnavailable):
             await relayed(relayer, process.request(to=CONTRACTS.perk_nft, data=data))
@@ -359,7 +395,7 @@ async def test_a_claim_of_an_indexed_collection_asks_a_node_for_its_simulation_a
     relayer, node = process.relayer(), process.world.node
     columns = "'\\x01', '\\x01', 0, 0, 1, true, 3, false, '', 0"
     await value(process.world.observer, f"INSERT INTO collections VALUES (7, {columns})")
-    data = web3_contracts.encode_call("PerkNFT", "claimFor", USER, 7, 0, 0, bytes(32))
+    data = contract_abi.encode_call("PerkNFT", "claimFor", USER, 7, 0, 0, bytes(32))
     async with running(*process.loops), process.world.relaying():
         node.mines_at_once = True
         relay = await relayed(relayer, process.request(to=CONTRACTS.perk_nft, data=data))

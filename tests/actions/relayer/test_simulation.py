@@ -20,7 +20,8 @@ from ltzd.errors import (
 )
 from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees
 from ltzd.values import hex_of
-from tests.support.chain.fake_node import a_revert_string, custom_error
+from tests.support.chain.fake_node import FakeNode, a_revert_string, custom_error
+from tests.support.chain.fake_pool import a_fake_pool
 from tests.support.chain.scripted_node import NEVER, a_server, error, result
 from tests.support.clocks import ManualClock
 from tests.support.relays.lanes import PERKS, RELAYER, a_plan
@@ -392,3 +393,17 @@ async def test_a_failed_gas_price_request_is_repeated() -> None:
         assert {type(outcome) for outcome in outcomes} == {NodeUnavailable}
         script.answers["eth_getBlockByNumber"] = HEAD
         assert await relay_simulator.fees() == Fees(22 * GWEI, 2 * GWEI)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+async def test_one_nodes_base_fee_above_the_cap_refuses_no_relay(count: int) -> None:
+    nodes = [FakeNode() for _ in range(count)]
+    nodes[0].base_fee = 1_000 * GWEI
+    async with a_fake_pool(*nodes) as pool:
+        pool.prefer(0)
+        simulator = SimulatorAtHead(pool.node("http"), CAP)
+        assert (await simulator.fees()).max_fee_per_gas == 2 * GWEI + CAP.min_tip
+        for node in nodes:
+            node.base_fee = 1_000 * GWEI
+        with pytest.raises(ValidationFailed, match="above the limit"):
+            await SimulatorAtHead(pool.node("http"), CAP).fees()

@@ -32,6 +32,7 @@ from ltzd.store.site_plugin.members import Member
 from ltzd.store.wakeups import REWARDS, Wakeup, WakeupHub
 from ltzd.values import LTZ, Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+from tests.support.chain.fake_pool import a_fake_pool
 from tests.support.clocks import ManualClock
 from tests.support.rows.core import BRAND, a_wallet, running, value
 from tests.support.rows.notifications import announced, notifications, until_count
@@ -316,6 +317,17 @@ async def test_a_check_in_above_the_mint_limits_maximum_is_refused_and_not_recor
     assert str(refused.value) == UNMINTABLE
     assert await world.rewards() == []
     assert await value(world.pool, "SELECT count(*) FROM check_ins") == 0
+
+
+async def test_one_nodes_low_mint_limit_refuses_no_check_in(world: World) -> None:
+    await a_minter(world, 1_000)
+    liar = world.node.sibling()
+    liar.mint_capacity = 9 * LTZ
+    async with a_fake_pool(liar, world.node) as nodes:
+        nodes.prefer(0)
+        capacity = MintCapacity(world.pool, nodes.node("http"), CHAIN_ID, LTZ_AT, world.clock)
+        check_ins = CheckIns(world.pool, world.wakeups, world.book, capacity)
+        assert (await check_ins.check_in(ANN)).reward == 10
 
 
 async def test_a_milestone_above_the_mint_limits_maximum_is_refused_and_stays_claimable(

@@ -108,7 +108,9 @@ async def test_the_brands_limit_of_new_wallets_holds(world: World) -> None:
     assert await world.rows() == 1
 
 
-async def test_a_known_member_causes_no_write_and_no_identity_request(world: World) -> None:
+async def test_a_known_member_causes_no_write_on_the_same_day_and_no_identity_request(
+    world: World,
+) -> None:
     member = await world.log_in()
     world.sandbox.faults.order("identity", Fault(times=1_000, status=503))
     writes = await value(world.pool, "SELECT xmin::text FROM site_members")
@@ -119,6 +121,16 @@ async def test_a_known_member_causes_no_write_and_no_identity_request(world: Wor
     with pytest.raises(IdentityUnavailable):
         await world.log_in(id=43, email="ben@site.example")
     assert await world.rows() == 1
+
+
+async def test_a_member_who_comes_daily_is_not_idle(world: World) -> None:
+    """Retention counts from the last visit, which is written once a day."""
+    member = await world.log_in()
+    for ago, is_written in (("23 hours", False), ("25 hours", True), ("400 days", True)):
+        await value(world.pool, f"UPDATE site_members SET seen_at = now() - interval '{ago}'")
+        assert await world.log_in() == member
+        age = "SELECT now() - seen_at < interval '1 hour' FROM site_members"
+        assert await value(world.pool, age) is is_written
 
 
 async def test_concurrent_first_log_ins_create_one_member(world: World) -> None:
@@ -221,7 +233,7 @@ async def test_no_log_holds_an_address_or_a_cookie(world: World) -> None:
     with capture_logs() as logs:
         log_in = a_log_in()
         await world.members.member(HOST, log_in)
-    assert [entry["event"] for entry in logs] == ["member.met"]
+    assert [entry["event"] for entry in logs] == ["site_member.created"]
     logged = str(logs).lower()
     for secret in ("ann@", str(log_in.cookie).lower()):
         assert secret not in logged

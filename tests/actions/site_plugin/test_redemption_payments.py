@@ -7,16 +7,18 @@ from uuid import UUID
 
 import pytest
 
-from ltzd.chain.contracts import perk_nft, web3_contracts
+from ltzd.chain.contracts import contract_abi, perk_nft
 from ltzd.deliveries.redemption_recheck import RedemptionRecheck
 from ltzd.errors import RedemptionRefused, Unavailable
 from ltzd.rules.brands.configuration import Perk
+from ltzd.store.database import transaction
+from ltzd.store.indexer.rebuild import reconciling
 from ltzd.store.site_plugin.members import Member
 from ltzd.values import LTZ, hex_of
 from tests.support.chain.contracts import Contracts as Deployed
 from tests.support.relays.lanes import a_plan, a_relay, row_states, write
-from tests.support.rows.core import value
-from tests.support.sites.redemptions import Sites
+from tests.support.rows.core import a_wallet, value
+from tests.support.sites.redemptions import Sites, code_of
 from tests.support.waiting import until
 
 
@@ -116,7 +118,7 @@ async def test_a_code_left_unpaid_by_a_reorg_is_pending_and_finally_reversed(
     closing = await deployed.sign(
         deployed.registrar,
         deployed.at["PerkNFT"],
-        web3_contracts.encode_call("PerkNFT", "updateCollection", *update),
+        contract_abi.encode_call("PerkNFT", "updateCollection", *update),
     )
     async with sites.relaying():
         redeemed = await sites.redeem(ann, perk)
@@ -155,3 +157,25 @@ async def test_a_code_whose_payment_a_reorg_moves_to_another_block_stays_valid(
         again = await sites.redeem(ann, perk)
     assert again.redemption.confirmation_code == redeemed.redemption.confirmation_code
     assert (await sites.has(ann, perk), await sites.balance(ann)) == (1, 70)
+
+
+async def test_members_redeem_again_after_perk_nft_was_replaced(
+    sites: Sites, deployed: Deployed
+) -> None:
+    """The rebuild for the new contract leaves no fact of the old one."""
+    perk, ann = await sites.collection(30), await sites.member(100)
+    recheck = RedemptionRecheck(sites.pool, sites.wakeups)
+    async with sites.relaying():
+        first = await sites.redeem(ann, perk)
+        await sites.minutes_pass(60)
+        indexed = [deployed.at["LTZ"], a_wallet(0x7777)]
+        await value(sites.pool, "UPDATE chains SET contracts = $1 RETURNING 1", indexed)
+        async with transaction(sites.pool) as connection:
+            await connection.execute("DELETE FROM perk_claims")
+            above: int | None = -1
+            while above is not None:
+                above = await reconciling.mark_lost_payments(connection, above)
+        await recheck.recheck()
+        again = await sites.redeem(ann, perk)
+    assert code_of(again) != code_of(first)
+    assert [state for state in await sites.states() if state != "failed"] == ["done", "done"]

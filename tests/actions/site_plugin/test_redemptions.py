@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 from uuid import uuid4
@@ -12,12 +12,15 @@ import pytest_asyncio
 
 from ltzd.actions.site_plugin import redemptions as module
 from ltzd.actions.site_plugin.redemptions import PerkOffer, RedeemedPerk
+from ltzd.chain.contracts import contract_abi
+from ltzd.concurrency import work_slots
 from ltzd.errors import RedemptionRefused, Unavailable, ValidationFailed
 from ltzd.rules.brands.configuration import Perk
 from ltzd.store.site_plugin import redemption_payments
 from ltzd.store.site_plugin.members import Member
-from ltzd.values import LTZ
+from ltzd.values import LTZ, hex_of
 from tests.support.chain.contracts import Contracts as Deployed
+from tests.support.chain.mint_world import true
 from tests.support.relays.lanes import a_plan, a_relay, row_states, write
 from tests.support.rows.core import a_wallet, value
 from tests.support.sites.members import linked
@@ -77,6 +80,30 @@ async def test_two_perks_requested_concurrently_are_redeemed_one_after_the_other
     assert len({code_of(answer) for answer in answers}) == 2
     assert await sites.balance(ann) == 20
     assert await sites.states() == ["done", "done"], "no permit was signed in vain"
+
+
+class Slot:
+    is_free = False
+
+    def release(self) -> None:
+        self.is_free = True
+
+
+async def test_a_request_that_waits_for_another_of_its_wallet_has_given_its_slot_back(
+    sites: Sites,
+) -> None:
+    """Otherwise one member who repeats a request holds the slots of all members of the site."""
+    perk, ann, slot = await sites.collection(), await sites.member(), Slot()
+
+    async def request() -> RedeemedPerk:
+        work_slots.hold(slot)
+        return await sites.redeem(ann, perk)
+
+    async with sites.relaying():
+        async with sites.first.desk.waiters.user_lock(ann.wallet):
+            waiting = asyncio.create_task(request())
+            await until(lambda: true(slot.is_free))
+        code_of(await waiting)
 
 
 async def test_two_processes_that_sign_the_same_permit_nonce_both_redeem(sites: Sites) -> None:
@@ -349,8 +376,13 @@ async def test_of_two_concurrent_redemptions_that_exceed_the_balance_one_is_refu
 async def test_every_waiting_request_gets_the_reason_of_a_refused_redemption(sites: Sites) -> None:
     perk, ann = await sites.collection(60), await sites.member(60)
     sites.wallets.keeps_no_key = True
+    user_lock = sites.first.desk.waiters.user_lock(ann.wallet)
     async with sites.relaying():
-        refusals = await asyncio.gather(*(refusal_of(sites.redeem(ann, perk)) for _ in range(5)))
+        async with user_lock:
+            requests = [asyncio.create_task(refusal_of(sites.redeem(ann, perk))) for _ in range(5)]
+            # Nothing else tells that all five have found the redemption before it is refused.
+            await until(lambda: true(len(user_lock._waiters or ()) == 5))
+        refusals = await asyncio.gather(*requests)
     assert len(set(refusals)) == 1
     assert await sites.states() == ["failed"]
 
@@ -378,33 +410,93 @@ async def test_a_redemption_above_the_hourly_relay_limit_is_refused_with_the_min
     assert await sites.states() == [], "refused attempts leave no rows"
 
 
-async def test_a_redemption_that_fails_on_chain_is_reported_and_costs_nothing(
-    sites: Sites, by_hand: Callable[[], Awaitable[object]]
+ByHand = Callable[[], Awaitable[object]]
+
+
+@dataclass
+class LostRace:
+    """Of two members who redeem the last one in the same block, `late` is refused."""
+
+    perk: Perk
+    late: Member
+    more: bytes
+    """A signed transaction that raises the supply, for another branch."""
+
+
+async def mined(by_hand: ByHand, waiting: Awaitable[Any]) -> Any:
+    """Mines blocks until the answer is there."""
+    task = asyncio.ensure_future(waiting)
+    await until(lambda: is_done(task, by_hand))
+    return await task
+
+
+async def lose_a_race(sites: Sites, deployed: Deployed, by_hand: ByHand, ltz: int) -> LostRace:
+    perk = await mined(by_hand, sites.collection(ltz, most=1))
+    members = [await mined(by_hand, sites.member(100)) for _ in range(2)]
+    update = (perk.collection_id, ltz * LTZ, 0, 0, True)
+    call = contract_abi.encode_call("PerkNFT", "updateCollection", *update)
+    more = await deployed.sign(deployed.registrar, deployed.at["PerkNFT"], call)
+    requests = [asyncio.create_task(refused_or_code(sites, member, perk)) for member in members]
+
+    async def both_are_sent() -> bool:
+        return await row_states(sites.pool) == ["sent", "sent"]
+
+    await until(both_are_sent)
+    answers = await mined(by_hand, asyncio.gather(*requests))
+    (late,) = [answer for answer in answers if not CODE.fullmatch(answer)]
+    assert late == "This perk is sold out."
+    return LostRace(perk, members[answers.index(late)], more)
+
+
+async def test_a_redemption_that_fails_on_chain_is_reported_and_fails_once_that_is_final(
+    sites: Sites, deployed: Deployed, by_hand: ByHand
 ) -> None:
-    """Another wallet claims the last one in the same block."""
     async with sites.relaying():
-        made = asyncio.create_task(sites.collection(most=1))
-        await until(lambda: is_done(made, by_hand))
-        perk, ann, bob = await made, await sites.member(), await sites.member()
-        requests = [asyncio.create_task(refused_or_code(sites, text, perk)) for text in (ann, bob)]
+        race = await lose_a_race(sites, deployed, by_hand, 30)
+        assert sorted(await sites.states()) == ["done", "open"]
+        again = await refusal_of(sites.redeem(race.late, race.perk))
+        assert again == "This perk is sold out."
+        assert sorted(await sites.states()) == ["done", "open"]
+        assert await sites.sent() == await deployed.node.nonce(deployed.relay.address)
 
-        async def both_are_sent() -> bool:
-            return await row_states(sites.pool) == ["sent", "sent"]
+        async def is_final() -> bool:
+            await deployed.rpc.call("anvil_mine", hex(70))
+            states = await value(sites.pool, "SELECT array_agg(state) FROM transactions")
+            return sorted(states) == ["confirmed", "reverted"]
 
-        await until(both_are_sent)
-        answered = asyncio.gather(*requests)
-        await until(lambda: is_done(answered, by_hand))
-        answers = await answered
-    (sentence,) = [text for text in answers if not CODE.fullmatch(text)]
-    assert sentence == "This perk is sold out."
+        await until(is_final)
+        await refusal_of(sites.redeem(race.late, race.perk))
     assert sorted(await sites.states()) == ["done", "failed"]
+    assert (await sites.balance(race.late), await sites.spendable(race.late)) == (100, 100)
+
+
+async def test_a_reverted_redemption_that_a_reorg_lets_succeed_is_paid_once_and_gives_its_code(
+    sites: Sites, deployed: Deployed, by_hand: ByHand
+) -> None:
+    """In the new branch the brand raises the supply before the two claims."""
+    async with sites.relaying():
+        race = await lose_a_race(sites, deployed, by_hand, 30)
+        await refusal_of(sites.redeem(race.late, race.perk))
+        head = (await deployed.node.head_and_final())[0].number
+        first = await value(sites.pool, "SELECT min(block_number) FROM transactions")
+        await deployed.rpc.call("anvil_reorg", head - first + 1, [[hex_of(race.more), 0]])
+
+        async def gives_its_code() -> bool:
+            answer = await mined(by_hand, refused_or_code(sites, race.late, race.perk))
+            return CODE.fullmatch(answer) is not None
+
+        await until(gives_its_code)
+        assert await sites.has(race.late, race.perk) == 1
+        assert await sites.balance(race.late) == 70
+    assert await sites.states() == ["done", "done"]
 
 
 async def refused_or_code(sites: Sites, member: Member, perk: Perk) -> str:
     try:
-        return code_of(await sites.redeem(member, perk))
+        redeemed = await sites.redeem(member, perk)
     except RedemptionRefused as refusal:
         return refusal.message
+    return "pending" if redeemed.is_pending else code_of(redeemed)
 
 
 # --- lists ------------------------------------------------------------------------------------

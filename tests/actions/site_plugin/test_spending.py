@@ -130,6 +130,23 @@ async def test_the_brands_ltz_are_spendable_only_with_a_confirmed_and_unproven_e
         code_of(await sites.redeem(ann, perk))
 
 
+async def test_an_address_that_a_token_proved_before_its_first_event_needs_a_link(
+    sites: Sites,
+) -> None:
+    ann = await sites.member(100, given=60)
+    sites.verified_emails = True
+    assert await sites.spendable(ann) == 60
+    await value(
+        sites.pool,
+        "INSERT INTO address_proofs (email_key, person) SELECT email_key, 'x' FROM users "
+        "WHERE id = $1",
+        ann.user_id,
+    )
+
+    assert await sites.spendable(ann) == 0
+    assert "only 0 LTZ" in await refused_for(sites, ann, await sites.collection(60))
+
+
 async def test_a_linked_member_cannot_spend_more_than_the_links_daily_allowance(
     sites: Sites,
 ) -> None:
@@ -361,3 +378,25 @@ async def test_an_open_redemption_is_not_sent_for_a_max_cost_below_its_price(
         assert (await sites.balance(ann), await sites.states()) == (100, ["open"])
         code_of(await sites.redeem(ann, perk, max_cost=40 * LTZ))
     assert (await sites.balance(ann), await sites.states()) == (60, ["done"])
+
+
+async def test_an_open_redemption_at_a_former_price_makes_way_for_one_at_the_lower_price(
+    sites: Sites,
+) -> None:
+    perk, ann = await sites.collection(40), await sites.member(100)
+    with pytest.raises(Unavailable, match="No relay wallet"):
+        await sites.redeem(ann, perk)
+    update = (perk.collection_id, 30 * LTZ, 0, 0, True)
+    await sites.deployed.send(sites.deployed.registrar, "PerkNFT", "updateCollection", *update)
+    await until(
+        lambda: value(
+            sites.pool,
+            "SELECT price = 30 * 10::numeric ^ 18 FROM collections WHERE collection_id = $1",
+            perk.collection_id,
+        )
+    )
+    async with sites.relaying():
+        sentence = await refusal_of(sites.redeem(ann, perk, max_cost=30 * LTZ))
+        assert sentence.startswith("The price of this perk has just changed.")
+        code_of(await sites.redeem(ann, perk, max_cost=30 * LTZ))
+    assert (await sites.balance(ann), await sites.states()) == (70, ["failed", "done"])

@@ -592,7 +592,7 @@ async def test_no_log_error_or_repr_holds_a_key_or_a_name(
         await wallets.sign_typed_data(user.wallet, permit_of(user.wallet, domain__name=EMAIL))
 
     output = "".join([repr(refusal.value), *capsys.readouterr(), caplog.text, repr(wallets)])
-    assert "local_wallets.made" in output
+    assert "custodial_wallets.created" in output
     for secret in (EMAIL, DISCORD.user_id, "hush-sub", *(each.hex() for each in secrets)):
         assert secret not in output
 

@@ -314,6 +314,62 @@ async def test_an_unproven_or_different_address_does_not_migrate(
     assert await value(vendor.pool, "SELECT proven_by FROM users") is None
 
 
+async def test_a_proof_that_came_before_the_first_event_is_kept_for_its_user(
+    vendor: VendorWorld, provider: Provider
+) -> None:
+    """The thief's token comes in the minute in which the owner's was looked at already."""
+    mine = await vendor.provider.log_in(EMAIL)
+    owner = await vendor.users.user_of(mine["identityToken"])
+    await vendor.used(mine["identityToken"])
+    assert await proofs(vendor) == [(EMAIL, owner.subject)]
+
+    first = await vendor.event(EMAIL)
+    thief = await vendor.log_in(GITHUB, links=[{"email": EMAIL}])
+    await vendor.used(thief["identityToken"])
+    assert await vendor.event(EMAIL) == first
+    assert await proofs(vendor) == [(EMAIL, owner.subject)]
+
+    await vendor.moved_on()
+    await vendor.used(mine["identityToken"])
+    assert await value(vendor.pool, "SELECT proven_by FROM users") == owner.subject
+    assert await proofs(vendor) == [], "the user's row has it"
+
+
+async def test_custodial_wallets_keep_a_proof_before_the_first_event_alike(
+    local: LocalWorld,
+) -> None:
+    await local.used(local.token("user-7", email=EMAIL))
+    ((address, person),) = await proofs(local)
+
+    await local.event(EMAIL)
+    await local.moved_on()
+    await local.used(local.token("user-7", email=EMAIL))
+
+    assert address == EMAIL
+    assert await value(local.pool, "SELECT proven_by FROM users") == person
+    assert await proofs(local) == []
+
+
+async def test_an_address_without_a_user_is_kept_for_its_first_prover(local: LocalWorld) -> None:
+    persons = [a_person("ann", 7, EMAIL), a_person("bob", 8, EMAIL, "bob@shop.example")]
+    following, _ = following_of(local, *persons)
+    for each in persons:
+        await following.follow(TokenUser(each.id, (), emails=each.emails))
+    assert await proofs(local) == [(EMAIL, "ann"), ("bob@shop.example", "bob")]
+
+    first = await local.event(EMAIL)
+    await local.moved_on()
+    await following.follow(TokenUser("bob", ()))
+    assert await local.event(EMAIL) == first
+    await following.follow(TokenUser("ann", ()))
+    assert await local.event(EMAIL) == a_wallet(7)
+
+
+async def proofs(world: World) -> list[tuple[str, str]]:
+    rows = await world.pool.fetch("SELECT email_key, person FROM address_proofs ORDER BY email_key")
+    return [tuple(row) for row in rows]
+
+
 async def test_an_address_with_look_alike_characters_is_another_address(
     vendor: VendorWorld,
 ) -> None:
@@ -539,7 +595,7 @@ async def test_the_log_of_a_migration_holds_only_ids(local: LocalWorld) -> None:
     (line,) = logs
     id_ = await value(local.pool, "SELECT id FROM users")
     assert line == {
-        "event": "user.followed",
+        "event": "user.wallet_moved",
         "log_level": "info",
         "user": str(id_),
         "left": hex_of(first),

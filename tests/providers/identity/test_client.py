@@ -10,6 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from ltzd import telemetry
 from ltzd.dev.sandbox import Sandbox
@@ -596,7 +597,12 @@ async def test_ping_tells_whether_the_provider_takes_our_credentials(sandbox: Sa
         sandbox.faults.order("identity", Fault(times=1, status=500))
         assert await right.ping() is False
     async with IdentityClient(replace(policy, app_secret="wrong")) as wrong:
-        assert await wrong.ping() is False
+        with capture_logs() as lines:
+            assert await wrong.ping() is False
+            assert await wrong.ping() is False
+    assert [(line["event"], line["reason"]) for line in lines] == [
+        ("identity_ping_failed", "refused with status 401")
+    ]
 
 
 async def test_neither_secrets_nor_addresses_are_printed_or_logged(

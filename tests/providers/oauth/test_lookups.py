@@ -503,11 +503,11 @@ async def test_a_limit_is_waited_out_as_long_as_the_provider_says(
     look_ups: AccountLookups,
 ) -> None:
     providers.set_answers(provider, limit, SHAPES[provider].existing)
-    began = time.monotonic()
+    began = time.time()
     providers.headers = headers()
 
     assert (await look_ups.verify(an_account(provider))).verdict == "exists"
-    assert time.monotonic() - began > 0.2
+    assert time.time() - began > 0.2
     assert len(providers.requests) == 2
 
 

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from tests.support.services.kms import (
     use_credentials,
     write_credentials,
 )
+from tests.support.services.web_servers import served_at
 from tests.support.waiting import until
 
 LOCAL = Signer(b"\x01" * 32)
@@ -227,6 +229,88 @@ async def test_without_credentials_nothing_is_sent(
         assert kms.operations == []
         monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(credentials))
         await key.sign(b"payload")
+
+
+@asynccontextmanager
+async def an_sts(answer: str, status: int) -> AsyncIterator[str]:
+    """The URL of a security token service that answers all requests so."""
+
+    async def reply(_request: web.Request) -> web.Response:
+        return web.Response(text=answer, status=status, content_type="text/xml")
+
+    application = web.Application()
+    application.router.add_post("/", reply)
+    async with served_at(application) as url:
+        yield url
+
+
+REFUSAL = (
+    "<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code><Message>no</Message>"
+    "</Error><RequestId>x</RequestId></ErrorResponse>"
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "cause"),
+    [
+        (REFUSAL, 403, "AccessDenied"),
+        ("<html>a proxy's page", 200, "ResponseParserError"),
+        ("<AssumeRoleWithWebIdentityResponse/>", 200, "KeyError"),
+    ],
+)
+async def test_a_role_that_the_token_service_does_not_give_is_no_fault_of_the_lane(
+    kms: KmsServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    answer: str,
+    status: int,
+    cause: str,
+) -> None:
+    (tmp_path / "token").write_text("token")
+    async with an_sts(answer, status) as url:
+        use_web_identity(monkeypatch, tmp_path / "token", url)
+        async with KmsKey(kms.policy(replace(HASTY, max_attempts=2))) as key:
+            assert (await failure(key)).details["cause"] == cause
+
+
+def use_web_identity(monkeypatch: pytest.MonkeyPatch, token: Path, url: str) -> None:
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(token))
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/ltzd")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", url)
+
+
+async def test_a_token_whose_file_is_away_is_waited_for(
+    kms: KmsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_web_identity(monkeypatch, tmp_path / "nothing", "http://127.0.0.1:9")
+    async with KmsKey(kms.policy(replace(HASTY, max_attempts=2))) as key:
+        assert (await failure(key)).details["cause"] == "FileNotFoundError"
+
+
+@pytest.mark.parametrize(
+    ("program", "cause"),
+    [
+        ("print('Please log in')", "JSONDecodeError"),
+        ("print('[]')", "AttributeError"),
+        (None, "FileNotFoundError"),
+    ],
+)
+async def test_a_program_that_gives_no_credentials_is_no_fault_of_the_lane(
+    kms: KmsServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    program: str | None,
+    cause: str,
+) -> None:
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
+    (tmp_path / "program.py").write_text(program or "")
+    command = f"{sys.executable} {tmp_path / 'program.py'}" if program else str(tmp_path / "none")
+    (tmp_path / "config").write_text(f"[default]\ncredential_process = {command}\n")
+    async with KmsKey(kms.policy(replace(HASTY, max_attempts=2))) as key:
+        assert (await failure(key)).details["cause"] == cause
 
 
 async def test_a_key_of_another_type_is_a_fault_of_the_settings(kms: KmsServer) -> None:

@@ -21,6 +21,7 @@ from ltzd.rules.conditions.judging import OwnView, judge
 from ltzd.rules.conditions.kinds import Condition, ConditionKind
 from ltzd.rules.conditions.lanes import INTENDED, PAUSE_SENTENCES, judge_own_lanes
 from ltzd.rules.conditions.policy import ConditionPolicy
+from ltzd.rules.operator.sendable import Obstacle
 from ltzd.values import Address, checksummed
 
 POLICY = ConditionPolicy()
@@ -176,6 +177,30 @@ def test_work_in_the_background_is_a_notice() -> None:
     assert blocking(facts) == []
 
 
+def test_work_in_the_background_that_fails_needs_a_person_and_leaves_every_process_ready() -> None:
+    facts = replace(
+        WELL,
+        rebuild="filling",
+        rebuild_error="The disk is full",
+        migrations=("partition mints", "partition transfers"),
+        migration_errors={"partition transfers": "53100"},
+    )
+    conditions = judge(facts, OwnView(ME), POLICY)
+    sentences = {each.kind.value: each.sentence for each in conditions}
+    assert list(sentences) == [
+        "index_rebuild_fails",
+        "conversion_fails",
+        "index_rebuilds",
+        "tables_unconverted",
+    ]
+    assert sentences["index_rebuild_fails"].endswith("The disk is full")
+    assert (
+        "`partition transfers` has failed with PostgreSQL's error 53100"
+        in (sentences["conversion_fails"])
+    )
+    assert blocking(facts) == []
+
+
 # --- lanes and wallets ----------------------------------------------------------------------------
 
 
@@ -264,6 +289,8 @@ def test_every_reason_of_a_pause_has_a_sentence() -> None:
         operator_policy.DAY_SPENT,
         operator_policy.COMPARING,
         operator_policy.FOREIGN_USE,
+        Obstacle.BLOCK_GAS.value,
+        Obstacle.BLOCK_GAS_UNCONFIRMED.value,
     }
     assert reasons == set(PAUSE_SENTENCES) | INTENDED
 

@@ -1,5 +1,7 @@
 """Domains: the normal form, and matches of whole labels only."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -155,3 +157,15 @@ def test_an_ip_address_in_a_source_url_is_no_subdomain() -> None:
 
     assert host == "10.0.0.1"
     assert not is_authorized(host, ("shop.example",))
+
+
+def test_long_urls_are_not_kept() -> None:
+    """A stranger sends as many as there is room for: each has up to 8 KB."""
+    tracemalloc.start()
+    try:
+        for number in range(1_000):
+            url_host(f"https://shop.example/{number}/" + "\U0001f600" * 2_000)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 4e6  # `urlsplit` keeps 128

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited
-from ltzd.rules.relayer.calls import RelayWindow, RequestedClaim
+from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, InvalidFields, RateLimited
+from ltzd.rules.relayer.calls import RelayWindow, RequestedClaim, SignedPermit
 from ltzd.rules.relayer.limits import (
     RELAYS_AN_HOUR,
     ClaimLimit,
@@ -19,8 +19,11 @@ from ltzd.rules.relayer.limits import (
     check_claims,
     check_hour,
     check_key,
+    check_permit_deadline,
 )
+from ltzd.values import Address
 
+USER = Address(b"\xa1" * 20)
 NOON = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 NEW = RelayUsage(NOON, None, 0, None, False, None, ())
@@ -185,3 +188,12 @@ def test_a_key_stands_for_one_request() -> None:
     check_key(standing, b"one")
     with pytest.raises(IdempotencyKeyReused):
         check_key(standing, b"another")
+
+
+def test_a_permit_is_good_through_its_deadline() -> None:
+    permit = SignedPermit(USER, USER, 5, 1_000, bytes(65))
+    for now in (0, 999.9, 1_000):
+        check_permit_deadline(permit, now)
+    with pytest.raises(InvalidFields):
+        check_permit_deadline(permit, 1_000.1)
+    check_permit_deadline(None, 2_000)

@@ -71,7 +71,10 @@ def test_five_wrong_codes_lock_a_member_out_for_ten_minutes_from_the_first() -> 
         now += timedelta(seconds=30)
     with pytest.raises(TooManyAttempts) as refused:
         check_attempts(tries, now)
-    assert refused.value.details == {"retryAfterSeconds": 600 - 150}
+    assert refused.value.details == {
+        "limit": MOST_WRONG_CODES,
+        "retryAfterSeconds": 600 - 150,
+    }
     assert "8 minutes" in refused.value.message
     check_attempts(tries, NOON + WRONG_CODES_WINDOW)
     assert add_wrong_code(tries, NOON + WRONG_CODES_WINDOW) == CodeAttempts(

@@ -275,6 +275,8 @@ async def test_an_unreadable_brand_keeps_its_old_configuration_and_blocks_no_oth
 
     assert await book.refresh(db)
     assert book.get(strange.address) == strange
+    assert list(book.unreadable) == [strange.address]
+    assert "apply the brand's file again" in book.unreadable[strange.address]
     assert book.get(a_brand(0xBB).address) is not None
     assert not await book.refresh(db)
     await brand_records.switch(db, strange.address, "disabled", on=True)
@@ -283,6 +285,9 @@ async def test_an_unreadable_brand_keeps_its_old_configuration_and_blocks_no_oth
     await brand_records.switch(db, strange.address, "disabled", on=False)
     await book.refresh(db)
     assert book.get(strange.address) == strange
+    await brands.apply(db, strange, sealer)
+    await book.refresh(db)
+    assert book.unreadable == {}
 
 
 async def test_a_claim_total_is_kept_only_while_its_event_type_has_a_maximum(

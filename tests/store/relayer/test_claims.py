@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from ltzd.chain.signing import Signer
 from ltzd.errors import LaneLost
@@ -110,7 +111,7 @@ async def test_a_claimed_relay_has_everything_that_is_signed(pool: Pool) -> None
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay(a_plan(b"\x07" * 100)))
     assert await claim(pool, lane) == [
-        ClaimedRelay(relay, a_plan().to, b"\x07" * 100, gas_limit=100_000)
+        ClaimedRelay(relay, a_plan().to, b"\x07" * 100, gas_limit=100_000, user=a_plan().user)
     ]
 
 
@@ -119,6 +120,22 @@ async def test_a_draining_wallet_takes_the_relays_that_name_it_and_no_others(poo
     (named,) = await ask(pool, USER, wallet=RELAYER.address)
     await ask(pool, OTHER_USER)
     assert await claimed_ids(pool, lane, only_named=True) == [named]
+
+
+async def test_relays_with_unaffordable_gas_stay_behind_and_do_not_count_in_the_limit(
+    pool: Pool,
+) -> None:
+    """Their users' later relays stay behind them: relays of one user keep their order."""
+    lane = await a_relay_lane(pool)
+    await write(pool, structs.replace(a_relay(a_plan(b"\x01", USER)), gas_limit=200_000))
+    await ask(pool, USER, USER)
+    await write(pool, structs.replace(a_relay(a_plan(b"\x01", a_wallet(1))), gas_limit=249_999))
+    (small,) = await ask(pool, OTHER_USER)
+    async with session(pool) as connection:
+        (claimed,) = await claims.claim(connection, lane, 1, unaffordable=range(150_000, 250_000))
+        assert claimed.id == small
+        assert await claims.least_gas_in(connection, lane, range(150_000, 250_000)) == 200_000
+        assert await claims.least_gas_in(connection, lane, range(250_000, 300_000)) is None
 
 
 async def test_a_lane_whose_term_is_over_claims_nothing(pool: Pool) -> None:

@@ -43,6 +43,7 @@ async def test_every_column_of_addresses_is_erased(pool: Pool) -> None:
         ("events", "metadata"),
         ("event_claims", "email_key"),
         ("users", "email_key"),
+        ("address_proofs", "email_key"),
         ("site_members", "email_key"),
         ("site_members", "username"),
         ("pregenerations", "oauth_username"),

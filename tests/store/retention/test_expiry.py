@@ -9,6 +9,8 @@ from ltzd.store.brands import configurations
 from ltzd.store.database import Pool, session
 from ltzd.store.retention import expiry
 from ltzd.store.retention.expiry import RetentionPolicy
+from ltzd.store.users import address_proofs
+from ltzd.store.users.address_proofs import ProvenAddress
 from ltzd.store.users.erased_addresses import ErasedAddresses
 from tests.support.rows.core import BRAND, a_wallet, value
 from tests.support.rows.everywhere import places_of
@@ -90,17 +92,38 @@ async def test_a_small_batch_comes_to_every_row_in_the_end(pool: Pool) -> None:
     assert await places_of(pool, "@old.example") == set()
 
 
+async def a_visit(pool: Pool, user: UUID, email: str, *, days: int) -> None:
+    """The user's last log-in at a site, which stores the address with the member."""
+    await value(
+        pool,
+        """
+        INSERT INTO site_members (brand_id, host, site_user_id, username, email_key, user_id,
+                                  wallet, seen_at)
+        VALUES ($1, 'shop.example', 1, 'Ann', $2, $3, $4, now() - $5::interval)
+        """,
+        *(BRAND, email, user, a_wallet(1), timedelta(days=days)),
+    )
+
+
+@pytest.mark.parametrize(("days", "is_kept"), [(100, False), (5, True)])
+async def test_an_address_that_an_erased_user_has_left_at_a_site_again_is_erased_when_idle(
+    pool: Pool, days: int, is_kept: bool
+) -> None:
+    user = await a_user(pool, OLD, 400, last_event=200)
+    await expire(pool)
+    assert await places_of(pool, OLD) == set()
+    await a_visit(pool, user, OLD, days=days)
+
+    await expire(pool)
+
+    assert await places_of(pool, OLD) == ({"site_members.email_key"} if is_kept else set())
+    erased = await value(pool, "SELECT email_key FROM users")
+    assert is_kept or await value(pool, "SELECT email_key FROM site_members") == erased
+
+
 async def test_a_member_who_still_visits_a_site_keeps_the_address(pool: Pool) -> None:
     user = await a_user(pool, OLD, 400, last_event=100)
-    async with session(pool) as db:
-        await db.execute(
-            """
-            INSERT INTO site_members (brand_id, host, site_user_id, username, email_key, user_id,
-                                      wallet, seen_at)
-            VALUES ($1, 'shop.example', 1, 'Ann', $2, $3, $4, now() - interval '1 day')
-            """,
-            *(BRAND, OLD, user, a_wallet(1)),
-        )
+    await a_visit(pool, user, OLD, days=1)
 
     await expire(pool)
 
@@ -130,3 +153,65 @@ async def test_old_pregeneration_requests_are_deleted(pool: Pool, age_days: int,
     assert await value(pool, "SELECT count(*) FROM pregeneration_requests") == left
     assert await value(pool, "SELECT count(oauth_username) FROM pregenerations") == left
     assert await value(pool, "SELECT count(*) FROM pregenerations") == 1
+
+
+async def test_proofs_that_no_token_has_shown_for_long_are_forgotten_or_taken_over(
+    pool: Pool,
+) -> None:
+    id_ = await a_user(pool, "user@shop.example", 1, last_event=1)
+    async with session(pool) as connection:
+        await connection.executemany(
+            "INSERT INTO address_proofs VALUES ($1, 'did:a', now() - $2::interval)",
+            [
+                (OLD, timedelta(days=100)),
+                (NEW, timedelta(days=5)),
+                ("user@shop.example", timedelta(days=100)),
+            ],
+        )
+
+    assert await expire(pool) == 2
+    assert await expire(pool) == 0
+
+    assert await places_of(pool, OLD) == set()
+    assert await places_of(pool, NEW) == {"address_proofs.email_key"}
+    assert await value(pool, "SELECT proven_by FROM users WHERE id = $1", id_) == "did:a"
+
+
+async def test_a_proof_is_as_old_as_the_last_token_that_showed_the_address(pool: Pool) -> None:
+    async with session(pool) as connection:
+        for person in ("did:a", "did:a", "did:b"):
+            await connection.execute("UPDATE address_proofs SET shown_at = now() - interval '1 y'")
+            await address_proofs.insert(connection, [ProvenAddress(person, NEW, None)])
+            age = await connection.fetchval("SELECT now() - shown_at FROM address_proofs")
+            assert (age < timedelta(days=1)) == (person == "did:a")
+
+
+async def test_an_erased_address_is_not_kept_as_a_proof_again(pool: Pool) -> None:
+    """Its user is found by the erased key, and holds the proof."""
+    await a_user(pool, OLD, 400, last_event=100)
+    await expire(pool)
+    erased = ErasedAddresses(SEALER)
+    async with session(pool) as connection:
+        hidden = await erased.key_of(connection, OLD)
+        await address_proofs.insert(connection, [ProvenAddress("did:a", OLD, hidden)])
+        assert await connection.fetchval("SELECT count(*) FROM address_proofs") == 0
+
+
+async def test_an_address_of_a_custodial_wallet_stays_while_tokens_show_it(pool: Pool) -> None:
+    async with session(pool) as connection:
+        await connection.execute(
+            "INSERT INTO custodial_users (subject, wallet, key_id, sealed) "
+            "VALUES ('ltzd:1', $1, 'k', '\\x00')",
+            a_wallet(1),
+        )
+        await connection.execute(
+            "INSERT INTO custodial_accounts (kind, name, subject, verified, created_at) "
+            "VALUES ('email', $1, 'ltzd:1', true, now() - interval '1 year')",
+            OLD,
+        )
+        await address_proofs.insert(connection, [ProvenAddress("ltzd:1", OLD, None)])
+    assert await expire(pool) == 0
+
+    await value(pool, "UPDATE address_proofs SET shown_at = now() - interval '100 days'")
+    assert await expire(pool) == 1
+    assert await places_of(pool, OLD) == set()

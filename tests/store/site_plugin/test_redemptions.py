@@ -19,6 +19,7 @@ from ltzd.rules.operator.transactions import Inclusion, Transaction
 from ltzd.rules.operator.transactions import State as Sending
 from ltzd.rules.site_plugin.redemptions import Offer
 from ltzd.rules.site_plugin.spending import PotAmounts
+from ltzd.store.books.site_reconciliation import SITE_CHECKS
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import mending, perk_facts, sale_facts
@@ -38,9 +39,9 @@ from ltzd.store.site_plugin.redemptions import (
 )
 from ltzd.store.webhooks import bodies as webhook_bodies
 from ltzd.store.webhooks.queue import DueWebhook
-from ltzd.values import LTZ, hex_of
-from tests.support.chain.fake_node import CHAIN_ID, FakeNode
-from tests.support.relays.lanes import a_plan, a_relay, a_relay_lane, row_states, send, write
+from ltzd.values import LTZ, Address, hex_of
+from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+from tests.support.relays.lanes import PERKS, a_plan, a_relay, a_relay_lane, row_states, send, write
 from tests.support.rows import reorgs
 from tests.support.rows.core import BRAND, a_hash, a_wallet, follow, save, value
 from tests.support.sites.members import insert_member
@@ -489,6 +490,77 @@ async def test_after_a_rebuild_payments_are_lost_whose_fact_is_not_in_the_index(
     assert await lost(pool) == [false.id]
 
 
+async def rebuilt_for(pool: Pool, perk_nft: Address) -> None:
+    """Leaves what a rebuild leaves that was ordered because the settings name this PerkNFT."""
+    async with transaction(pool) as connection:
+        await connection.execute("UPDATE chains SET contracts = $1", [LTZ_AT, perk_nft])
+        await connection.execute("DELETE FROM perk_claims")
+        above: int | None = -1
+        while above is not None:
+            above = await reconciling.mark_lost_payments(connection, above)
+
+
+async def paid_at(pool: Pool, state: Sending, succeeded: bool | None) -> SiteRedemption:
+    """A redemption of an hour ago that its own transaction to PERKS paid, in this state by now."""
+    redemption = await begun(pool)
+    await relayed(pool, redemption)
+    (row,) = await send(pool, await a_relay_lane(pool))
+    await finished(pool, redemption)
+    await age(pool, redemption, timedelta(hours=1))
+    await value(
+        pool,
+        "UPDATE transactions SET state = $2, succeeded = $3, block_number = 1, block_hash = $4 "
+        "WHERE id = $1",
+        row.id,
+        state.value,
+        succeeded,
+        None if succeeded is None else a_hash("block 1"),
+    )
+    return redemption
+
+
+async def books_lack(pool: Pool) -> list[str]:
+    (check,) = (check for check in SITE_CHECKS if check.kind == "redemption_without_fact")
+    async with session(pool) as connection:
+        return [row["id"] for row in await connection.fetch(check.sql, None, 20)]
+
+
+async def test_after_a_contract_was_replaced_what_was_paid_there_is_not_lost(
+    pool: Pool, chain: None
+) -> None:
+    redemption = await paid_at(pool, Sending.CONFIRMED, True)
+    await rebuilt_for(pool, a_wallet(0x7777))
+    assert (await lost(pool), await joinable(pool), await books_lack(pool)) == ([], None, [])
+    await rebuilt_for(pool, PERKS)
+    assert (await lost(pool), await joinable(pool)) == ([redemption.id], redemption.id)
+    await value(pool, "UPDATE site_redemptions SET payment_lost_at = now() - interval '1 hour'")
+    assert await books_lack(pool) == [str(redemption.id)]
+
+
+async def test_a_payment_at_a_replaced_contract_is_decided_by_its_transaction(
+    pool: Pool, chain: None
+) -> None:
+    """An earlier version marked the payment as lost, or a reorg did just before the replacement."""
+    redemption = await paid_at(pool, Sending.MINED, True)
+    await undone(pool)
+    assert await joinable(pool) == redemption.id
+    await rebuilt_for(pool, a_wallet(0x7777))
+    assert await joinable(pool) is None, "no fact would ever end the wait"
+    assert not await restored_by_receipt(pool, redemption), "the transaction is not final"
+    await value(pool, "UPDATE transactions SET state = 'confirmed'")
+    await value(pool, "UPDATE chains SET contracts[2] = $1", PERKS)
+    assert not await restored_by_receipt(pool, redemption), "the index shows its fact"
+    await value(pool, "UPDATE chains SET contracts[2] = $1", a_wallet(0x7777))
+    assert await restored_by_receipt(pool, redemption)
+    assert (await lost(pool), await reversed_(pool, redemption)) == ([], False)
+    assert (await stored(pool, redemption)).state is RedemptionState.DONE
+
+
+async def restored_by_receipt(pool: Pool, redemption: NewSiteRedemption) -> bool:
+    async with transaction(pool) as connection:
+        return await redemption_payments.restore_by_receipt(connection, redemption.id)
+
+
 ENDS: dict[str, tuple[Sending, bool | None]] = {
     "reverted": (Sending.REVERTED, False),
     "displaced": (Sending.DISPLACED, None),
@@ -586,7 +658,11 @@ LIVES: dict[str, tuple[Life, bool]] = {
     "signed": (((Sending.SIGNED, None),), True),
     "published": (((Sending.SIGNED, None), (Sending.PUBLISHED, None)), True),
     "mined": (((Sending.SIGNED, None), (Sending.MINED, True)), True),
-    "failed": (((Sending.SIGNED, None), (Sending.MINED, False)), False),
+    "failed": (((Sending.SIGNED, None), (Sending.MINED, False)), True),
+    "failed for good": (
+        ((Sending.SIGNED, None), (Sending.MINED, False), (Sending.REVERTED, False)),
+        False,
+    ),
     "displaced": (((Sending.SIGNED, None), (Sending.DISPLACED, None)), False),
 }
 
@@ -641,6 +717,26 @@ async def test_open_redemptions_are_abandoned_after_ten_minutes_without_a_fact(p
         await age(pool, redemption, 10 * MINUTE + SECOND)
     await age(pool, young, 9 * MINUTE)
     assert await left_behind(pool) == [lost.id]
+
+
+async def test_an_open_redemption_is_abandoned_as_soon_as_its_revert_is_final(pool: Pool) -> None:
+    redemption = await begun(pool)
+    await relayed(pool, redemption)
+    (row,) = await send(pool, await a_relay_lane(pool))
+    states: list[tuple[Sending, list[UUID]]] = [
+        (Sending.MINED, []),
+        (Sending.REVERTED, [redemption.id]),
+    ]
+    for state, expected in states:
+        await value(
+            pool,
+            "UPDATE transactions SET state = $2, succeeded = false, block_number = 1, "
+            "block_hash = $3 WHERE id = $1",
+            row.id,
+            state.value,
+            a_hash("block 1"),
+        )
+        assert await left_behind(pool) == expected
 
 
 # --- offers -----------------------------------------------------------------------------------

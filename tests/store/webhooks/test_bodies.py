@@ -9,14 +9,28 @@ import pytest_asyncio
 
 from ltzd.rules.brands.configuration import Brand
 from ltzd.store.database import Pool, session
+from ltzd.store.site_plugin import links as site_links
+from ltzd.store.site_plugin.members import Member
 from ltzd.store.users.erased_addresses import PREFIX
 from ltzd.store.webhooks import bodies as webhook_bodies
 from ltzd.store.webhooks import queue as webhooks
 from ltzd.values import Address
-from tests.support.rows.core import value
+from tests.support.rows.core import a_wallet, value
 from tests.support.services.webhooks import Receiver, World
+from tests.support.sites.members import insert_member, linked
 
 CHECK_IN, MILESTONE = 3, 4
+CLAIMS = {
+    CHECK_IN: """
+    INSERT INTO check_ins
+           (brand_id, wallet, day, streak, ltz, reward_id, host, site_user_id, own_streak)
+    VALUES ($1, $2, '2026-01-01', 1, 100, $3, 'site.example', 1, 1)
+    """,
+    MILESTONE: """
+    INSERT INTO milestone_claims (brand_id, wallet, days, ltz, reward_id, host, site_user_id)
+    VALUES ($1, $2, 7, 100, $3, 'site.example', 1)
+    """,
+}
 
 
 @pytest_asyncio.fixture
@@ -87,6 +101,27 @@ async def test_a_wallets_user_takes_precedence_over_members_with_the_wallet(worl
 
     user, email = await value(world.pool, "SELECT (id::text, email_key) FROM users")
     assert await named(world, brand) == (user, email)
+
+
+@pytest.mark.parametrize("kind", [CHECK_IN, MILESTONE])
+async def test_a_linked_members_reward_is_announced_although_the_link_has_ended_since(
+    world: World, kind: int
+) -> None:
+    """The wallet's owner has no user here, so that only the ended link names one."""
+    brand = await world.brand("/hooks")
+    reward = await world.owed(brand, kind=kind, event=False)
+    wallet = await value(world.pool, "SELECT wallet FROM rewards")
+    await value(world.pool, "DELETE FROM users")
+    ann = Member(brand.address, "site.example", 1, "ann", uuid4(), a_wallet(0xA), None)
+    await insert_member(world.pool, ann)
+    await linked(world.pool, ann, wallet=wallet)
+    await value(world.pool, CLAIMS[kind], brand.address, wallet, reward)
+    async with session(world.pool) as connection:
+        assert await site_links.end_member_link(connection, ann)
+
+    await world.mint(reward)
+
+    assert await named(world, brand) == (str(ann.user_id), f"{ann.user_id}@mail.example")
 
 
 async def test_a_reward_without_a_user_has_no_webhook_body(world: World) -> None:
