@@ -18,7 +18,13 @@ from typing import Any, ClassVar, Protocol
 
 import structlog
 from pydantic import BaseModel
-from sanic.exceptions import MethodNotAllowed, RequestCancelled, SanicException
+from sanic.exceptions import (
+    BadRequest,
+    MethodNotAllowed,
+    PayloadTooLarge,
+    RequestCancelled,
+    SanicException,
+)
 from sanic.handlers import ErrorHandler
 from sanic.request import Request
 
@@ -75,6 +81,7 @@ from ltzd.errors import (
     Unavailable,
     ValidationFailed,
 )
+from ltzd.http.head_faults import fault_in, is_url_too_long
 from ltzd.http.responses import Reply, json_reply
 from ltzd.rules.oauth.ids import OAuthIdInvalid
 
@@ -118,6 +125,28 @@ class RequestMalformed(RequestError):
 
     def __init__(self, fault: str) -> None:
         super().__init__(f"Malformed request: {fault}")
+
+
+class UrlTooLong(RequestError):
+    """The URL does not fit into the largest head that is read."""
+
+    status = 414
+    code = "URI_TOO_LONG"
+    condition = "the URL is too long"
+
+    def __init__(self) -> None:
+        super().__init__("Request URL too long")
+
+
+class HeadersTooLarge(RequestError):
+    """The request's line and headers are larger than the largest head that is read."""
+
+    status = 431
+    code = "HEADERS_TOO_LARGE"
+    condition = "the request's headers are too large"
+
+    def __init__(self) -> None:
+        super().__init__("Request headers too large")
 
 
 class HttpsRequired(RequestError):
@@ -209,7 +238,6 @@ PROTOCOL_ERRORS: Mapping[int, tuple[str, str]] = {
     405: ("METHOD_NOT_ALLOWED", "Method not allowed"),
     408: ("REQUEST_TIMEOUT", "The request did not arrive in time"),
     413: ("PAYLOAD_TOO_LARGE", "Request too large"),
-    414: ("URI_TOO_LONG", "Request URL too long"),
     417: ("EXPECTATION_FAILED", "Unknown Expect header"),
     503: ("TIMEOUT", "The response took too long"),
 }
@@ -229,7 +257,7 @@ class HttpError:
 
 @dataclass(frozen=True, slots=True)
 class ErrorReply:
-    """An error as it is sent."""
+    """An error in the form in which it is sent."""
 
     status: int
     body: dict[str, object]
@@ -350,7 +378,7 @@ class ErrorResponder(ErrorHandler):
         self._always_allowed = always_allowed
 
     def response(self, request: Request, exception: BaseException) -> Reply:
-        error, path = report(exception), path_of(request)
+        error, path = report(_named(exception, request)), path_of(request)
         if isinstance(exception, MethodNotAllowed):
             error = replace(error, headers={"Allow": self._allowed(exception)})
         return self.reply(error, path)
@@ -371,21 +399,46 @@ class ErrorResponder(ErrorHandler):
         return ", ".join(sorted((methods - {""}) | self._always_allowed))
 
 
+def _named(error: BaseException, request: Request) -> BaseException:
+    """Sanic's refusal of a request that it cannot read, as the error that names the fault."""
+    if not isinstance(error, BadRequest | PayloadTooLarge):
+        return error
+    received = _received_head(request)
+    if isinstance(error, BadRequest):
+        fault = fault_in(str(error), received)
+        return error if fault is None else RequestMalformed(fault)
+    if not is_stand_in(request):
+        return error  # the head was read: the body is too large
+    return UrlTooLong() if is_url_too_long(received) else HeadersTooLarge()
+
+
+def _received_head(request: Request) -> bytes:
+    """The received part of a head that Sanic refused, else the request's head."""
+    if not is_stand_in(request):
+        return request.head
+    stream: Any = request.stream
+    return bytes(stream.recv_buffer)
+
+
+def is_stand_in(request: Request) -> bool:
+    """Whether Sanic made the request itself, for a head that it could not parse.
+
+    The method of such a request is NONE, which a client may send, too.
+    """
+    return request.method == "NONE" and not request.head
+
+
 def path_of(request: Request) -> str:
     """The path, also of a request too broken for Sanic to parse its URL."""
-    if request.method == "NONE":
+    if is_stand_in(request):
         return _partial_path(request)
-    try:
-        path: str = request.path
-    except (AttributeError, UnicodeDecodeError):
-        return _path_in(request.raw_url)
-    return _path_in(request.raw_url) if path == "*" else path
+    path: str = request.path
+    return path
 
 
 def _partial_path(request: Request) -> str:
     """The path in the received part of a head that Sanic refused, for example for its size."""
-    stream: Any = request.stream
-    words = bytes(stream.recv_buffer[:512]).split(b" ", 2)
+    words = _received_head(request)[:512].split(b" ", 2)
     return _path_in(words[1]) if len(words) > 1 else "*"
 
 

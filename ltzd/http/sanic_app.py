@@ -79,16 +79,17 @@ class AnswerableRequest(Request):
 
     def __init__(self, url_bytes: bytes, *args: Any, **options: Any) -> None:
         canonical = options["app"].ctx.canonical_target
+        is_stand_in = options.get("method") == "NONE" and not options.get("head")
         try:
             if canonical is not None:
                 url_bytes = canonical(url_bytes, options["headers"])
             super().__init__(url_bytes, *args, **options)
         except SanicException:
-            if options.get("method") != "NONE":
+            if not is_stand_in:
                 raise
             super().__init__(b"*", *args, **options)
-        path = self._parsed_url.path
-        if path is not None:  # else it is no path: an authority, for example
-            self.path = path.decode()  # type: ignore[misc] # a slot in the property's place
-        if options.get("method") == "NONE":
+        # An absolute URL may end with its host, and means the root then (RFC 9112 3.2.1).
+        path = self._parsed_url.path or b"/"
+        self.path = path.decode()  # type: ignore[misc] # a slot in the property's place
+        if is_stand_in:
             self.conn_info = options["transport"].get_protocol().conn_info

@@ -8,7 +8,7 @@ from uuid import UUID
 from ltzd.actions.event_handler.batch_decision import RecordedEvent
 from ltzd.actions.event_handler.record import EventRequest, EventStatus
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
-from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest, SignedReader
+from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest, SignedCaller
 from ltzd.actions.pregeneration import PregenerationRequest
 from ltzd.actions.relayer.relayer import BegunRelay
 from ltzd.actions.site_plugin.check_ins import CheckInResult
@@ -85,22 +85,24 @@ class PerkChargeService(Protocol):
         """The brand that signed the request. Raises SignatureRefused."""
         ...
 
-    async def spend(self, reader: SignedReader) -> None:
-        """Spends the nonce of an invalid query. Raises SignatureRefused if it was used before."""
+    async def spend(self, caller: SignedCaller) -> None:
+        """Spends the nonce of a redemption or of an invalid query. Raises SignatureRefused if it
+        was used before.
+        """
         ...
 
     async def redeem(self, request: RedeemRequest) -> RedeemedCharges:
-        """Spends the nonce together with the redemption. Raises every other refusal."""
+        """Spends the nonce once more, together with the redemption. Raises every other refusal."""
         ...
 
     async def token(
-        self, reader: SignedReader, collection_id: int, token_id: int
+        self, caller: SignedCaller, collection_id: int, token_id: int
     ) -> tuple[Token, IndexedHeight]:
         """Spends the nonce."""
         ...
 
     async def holders(
-        self, reader: SignedReader, collection_id: int, after: int, limit: int
+        self, caller: SignedCaller, collection_id: int, after: int, limit: int
     ) -> TokenPage:
         """Up to `limit` tokens after the token `after`, in order, and the collection's total.
 

@@ -217,7 +217,10 @@ async def test_without_a_database_status_says_so_and_no_more() -> None:
 @pytest.mark.parametrize(
     ("behind", "reason"),
     [
-        (Behind(facts=None), "The database does not answer"),
+        (
+            Behind(facts=None),
+            "The database does not answer, or loses commits: `ltzd check` says which",
+        ),
         (Behind(replace(FACTS, chain=None)), NOT_BEGUN),
         (
             Behind(replace(FACTS, chain=replace(CHAIN, head_number=100))),
@@ -503,6 +506,19 @@ async def test_two_host_headers_are_refused() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         writer.write(b"GET /status HTTP/1.1\r\n" + hosts + b"\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 400 ")
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_nothing_behind_a_malformed_head_of_a_foreign_host_is_read() -> None:
+    head = b"GET /status HTTP/1.1\r\nHost: evil.example\r\nContent-Length : 60\r\n\r\n"
+    behind = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    async with a_door(Behind()) as (_, url):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(head + behind)
+        received = await reader.read()
+        assert received.startswith(b"HTTP/1.1 400 ")
+        assert received.count(b"HTTP/1.1 ") == 1
         writer.close()
         await writer.wait_closed()
 

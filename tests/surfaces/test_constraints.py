@@ -101,6 +101,7 @@ def some_results(surface: RunningSurfaces) -> None:
         ({"user_address": CHECKSUMMED_WALLET}, 2),
         ({"user_address": CHECKSUMMED_WALLET.lower()}, 2),
         ({"collection_id": 8}, 1),
+        ({"collection_id": 8.0}, 1),
         ({"user_address": CHECKSUMMED_WALLET, "collection_id": 7}, 1),
         ({"collection_id": MAX_ID}, 0),
         ({"user_address": None, "collection_id": None, "something": "else"}, 3),
@@ -209,7 +210,7 @@ async def test_a_missing_url_is_named_without_a_key_too(surface: RunningSurfaces
         *(({"collection_id": value}, COLLECTION_RULE) for value in (0, -1, MAX_ID + 1, 2**256)),
         *(
             ({"collection_id": value}, "collection_id: must be an integer")
-            for value in ("7", 7.0, True, [7])
+            for value in ("7", 7.5, float(2**53), True, [7])
         ),
     ],
     ids=str,

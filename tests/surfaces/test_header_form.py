@@ -5,13 +5,24 @@ Behind each head here comes a second request, which a proxy may have passed on a
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
 
+from ltzd.cache.rate_limits import RateLimit
 from ltzd.http.requests.header_form import is_well_formed
-from tests.support.surfaces.http_surface import RunningSurfaces, a_surface
+from ltzd.http.requests.rate_limits import PER_CLIENT
+from ltzd.http.services import HttpPolicy
+from tests.support.surfaces.http_surface import (
+    COOKIE,
+    NONCE,
+    SITE_HOST,
+    RunningSurfaces,
+    a_surface,
+)
 
 FAULT = "Malformed request: a header's name or value holds a character that is not allowed there"
 SECOND = b"GET /service-api/debug HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n"
@@ -27,6 +38,8 @@ BAD = {
     "no-name": b": b",
     "name-of-bytes": b"X-\xff: b",
     "two-names": b"X A: b",
+    "vertical-tab": b"Transfer-Encoding: \x0bchunked",
+    "no-break-space": b"Transfer-Encoding: \xc2\xa0chunked",
 }
 
 
@@ -57,6 +70,51 @@ async def test_a_head_that_can_be_read_in_two_ways_is_refused_with_all_behind_it
     assert json.loads(body) == {"success": False, "error": FAULT}
 
 
+@pytest.mark.parametrize(
+    ("framing", "body"),
+    [
+        ("Content-Length: \u0662".encode(), b"{}"),
+        (b"Transfer-Encoding: chunked", b"0x2\r\n{}\r\n0\r\n\r\n"),
+        (b"Transfer-Encoding: chunked", b" 2\r\n{}\r\n0\r\n\r\n"),
+        (b"Transfer-Encoding: chunked", "\u0662\r\n{}\r\n0\r\n\r\n".encode()),
+    ],
+    ids=["arabic-length", "0x-chunk", "space-chunk", "arabic-chunk"],
+)
+async def test_a_length_that_another_reader_may_not_understand_is_refused_with_all_behind_it(
+    surface: RunningSurfaces, framing: bytes, body: bytes
+) -> None:
+    head = b"POST /service-api/verify-dns HTTP/1.1\r\nHost: a.example\r\n"
+    json_type = b"\r\nContent-Type: application/json\r\n\r\n"
+    received = await say(surface, head + framing + json_type + body + SECOND)
+    assert received.startswith(b"HTTP/1.1 400 ")
+    assert b"Malformed request" in received
+    assert received.count(b"HTTP/1.1 ") == 1
+
+
+async def test_a_method_called_none_is_judged_like_any_other(surface: RunningSurfaces) -> None:
+    """Sanic gives that method to its own stand-in for a head that it cannot parse."""
+    start = b"NONE /service-api/manual-event HTTP/1.1\r\nHost: a.example\r\n"
+    received = await say(surface, start + BAD["length-space"] + b"\r\n\r\n" + SECOND)
+    assert received.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(received.partition(b"\r\n\r\n")[2]) == {"success": False, "error": FAULT}
+    received = await say(surface, start + b"Connection: close\r\n\r\n")
+    assert received.startswith(b"HTTP/1.1 405 ")
+    assert json.loads(received.partition(b"\r\n\r\n")[2])["success"] is False
+    two_hosts = await say(surface, start + b"Host: b.example\r\nConnection: close\r\n\r\n")
+    assert two_hosts.startswith(b"HTTP/1.1 400 ")
+
+
+async def test_nothing_behind_such_a_head_is_read_if_the_address_is_over_its_limit() -> None:
+    """The limit counts malformed requests too, and its refusal comes first."""
+    limits = replace(PER_CLIENT, relayer=RateLimit("relay_ip", 1, 60))
+    async with a_surface(HttpPolicy(per_client=limits, grace_seconds=2.0)) as surface:
+        head = b"POST /relay HTTP/1.1\r\nHost: a.example\r\n" + BAD["length-space"]
+        for status in (b"400", b"429"):
+            received = await say(surface, head + b"\r\n\r\n" + SECOND)
+            assert received.startswith(b"HTTP/1.1 " + status)
+            assert received.count(b"HTTP/1.1 ") == 1
+
+
 async def test_the_relayer_answers_in_its_own_shape(surface: RunningSurfaces) -> None:
     received = await say(surface, b"POST /relay HTTP/1.1\r\nHost: a.example\r\nX-A : b\r\n\r\n")
     assert json.loads(received.partition(b"\r\n\r\n")[2]) == {"error": FAULT, "code": "BAD_REQUEST"}
@@ -76,3 +134,55 @@ async def test_other_headers_are_served(surface: RunningSurfaces, line: bytes) -
 def test_a_head_of_many_bytes_is_judged_in_linear_time() -> None:
     assert not is_well_formed(b"GET / HTTP/1.1" + b"\r\nX-A: b" * 4_000 + b"\r\nX : b")
     assert not is_well_formed(b"GET / HTTP/1.1\r\n" + b"a" * 32_000)
+
+
+async def test_a_content_type_of_many_spaces_is_judged_in_linear_time(
+    surface: RunningSurfaces,
+) -> None:
+    """The process serves nobody else meanwhile: in quadratic time, for seconds."""
+    before = time.thread_time()  # the server runs in this thread
+    received = await say(
+        surface,
+        b"POST /service-api/manual-event HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n"
+        b"Content-Length: 2\r\nContent-Type: application/json" + b" " * 32_000 + b"x\r\n\r\n{}",
+    )
+    assert time.thread_time() - before < 1
+    assert received.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    ("lines", "fault"),
+    [
+        (
+            b"Content-Type: application/json\r\nContent-Type: text/plain",
+            "Content-Type must be given once",
+        ),
+        (
+            b"Content-Type: application/json"
+            + b"".join(b"\r\nContent-Encoding: " + coding for coding in (b"identity", b"gzip")),
+            "Compressed request bodies are not accepted",
+        ),
+    ],
+    ids=["type", "encoding"],
+)
+async def test_no_line_of_a_repeated_header_about_the_body_wins(
+    surface: RunningSurfaces, lines: bytes, fault: str
+) -> None:
+    received = await say(
+        surface,
+        b"POST /service-api/manual-event HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n"
+        b"Content-Length: 2\r\n" + lines + b"\r\n\r\n{}",
+    )
+    assert received.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(received.partition(b"\r\n\r\n")[2])["error"] == fault
+
+
+@pytest.mark.parametrize("other", [NONCE, "0000000000"])
+async def test_a_nonce_that_is_there_twice_is_no_log_in(
+    surface: RunningSurfaces, other: str
+) -> None:
+    lines = [f"Host: {SITE_HOST}", "Connection: close", f"Cookie: {COOKIE}", f"X-WP-Nonce: {NONCE}"]
+    for repeated, status in (([], 200), ([f"X-WP-Nonce: {other}"], 401)):
+        head = "\r\n".join(["GET /wp-json/loyalty/v1/me HTTP/1.1", *lines, *repeated])
+        received = await say(surface, head.encode() + b"\r\n\r\n")
+        assert received.startswith(b"HTTP/1.1 %d " % status)

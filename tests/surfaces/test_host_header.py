@@ -125,8 +125,14 @@ async def test_a_host_is_given_once_or_400_in_the_surfaces_envelope(
 @pytest.mark.parametrize(("line", "body"), ENVELOPES, ids=[line for line, _ in ENVELOPES])
 @pytest.mark.parametrize(
     "host",
-    [b"Host: shop example", b"Host: \xff", b"Host:", b"Host: a.example:70000"],
-    ids=["space", "bytes", "empty", "port"],
+    [
+        b"Host: shop example",
+        b"Host: \xff",
+        b"Host:",
+        b"Host: a.example:70000",
+        b"Host: " + b"a" * 30_000,
+    ],
+    ids=["space", "bytes", "empty", "port", "long"],
 )
 async def test_a_malformed_host_is_400_in_the_surfaces_envelope(
     surface: RunningSurfaces, line: str, body: dict[str, object], host: bytes

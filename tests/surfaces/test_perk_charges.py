@@ -280,7 +280,8 @@ async def test_ids_as_large_as_the_chains_are_looked_for(
                 "",
                 " 1",
                 "\u0661",
-                1.0,
+                1.5,
+                float(2**53),
                 True,
                 [1],
             )
@@ -288,10 +289,10 @@ async def test_ids_as_large_as_the_chains_are_looked_for(
         *(({"collectionId": value}, COLLECTION_RULE) for value in (0, -1, MOST + 1)),
         *(
             ({"collectionId": value}, "collectionId: must be an integer")
-            for value in ("7", 7.0, True, [7])
+            for value in ("7", 7.5, float(2**53), True, [7])
         ),
         *(({"amount": value}, AMOUNT_RULE) for value in (0, -1, 65_536)),
-        *(({"amount": value}, "amount: must be an integer") for value in ("1", 1.0, True)),
+        *(({"amount": value}, "amount: must be an integer") for value in ("1", 1.5, True)),
         ({"userAddress": "0x12"}, "userAddress: must be an address, 0x and 40 hex digits"),
         ({"userAddress": 5}, "userAddress: must be a string"),
         (
@@ -319,6 +320,7 @@ async def test_a_bad_field_is_named_with_its_rule(
     "changes",
     [
         {"amount": 1},
+        {"amount": 1.0, "collectionId": float(COLLECTION), "tokenId": float(PERK)},
         {"reference": "x" * 128},
         {"reference": ""},
         {"idempotencyKey": "x" * 8},
@@ -705,7 +707,7 @@ async def test_a_signed_body_that_is_no_json_is_400(
 ) -> None:
     answer = await ask(surface, "POST", REDEEM, raw, signed("POST", REDEEM, raw) | headers)
     assert answer.code == (400, "INVALID_BODY")
-    assert surface.perks.calls == ["brand_of"]
+    assert surface.perks.calls == ["brand_of", "spend"]
 
 
 async def test_the_largest_body_is_read(surface: RunningSurfaces) -> None:
@@ -713,15 +715,28 @@ async def test_the_largest_body_is_read(surface: RunningSurfaces) -> None:
     assert (await redeem(surface, raw + b" " * (BODY_LIMIT - len(raw)))).status == 200
 
 
-async def test_a_refused_field_has_not_used_the_nonce_of_a_redemption(
-    surface: RunningSurfaces,
+@pytest.mark.parametrize("raw", [b"{", a_body(tokenId="x"), a_body(tokenId=...)])
+async def test_a_redemption_uses_its_nonce_before_its_body_is_looked_at(
+    surface: RunningSurfaces, raw: bytes
 ) -> None:
-    raw, nonce = a_body(tokenId="x"), uuid4().hex
+    nonce = uuid4().hex
     answer = await ask(surface, "POST", REDEEM, raw, signed("POST", REDEEM, raw, nonce=nonce))
     assert answer.status == 400
     raw = a_body()
     answer = await ask(surface, "POST", REDEEM, raw, signed("POST", REDEEM, raw, nonce=nonce))
-    assert answer.status == 200
+    assert answer.code == (401, "UNAUTHORIZED")
+
+
+@pytest.mark.parametrize("is_read_first", [True, False])
+async def test_a_nonce_works_once_for_a_read_and_a_redemption_together(
+    surface: RunningSurfaces, is_read_first: bool
+) -> None:
+    nonce, raw = uuid4().hex, a_body()
+    read = ("GET", OF_PERK, None, signed("GET", OF_PERK, nonce=nonce))
+    redemption = ("POST", REDEEM, raw, signed("POST", REDEEM, raw, nonce=nonce))
+    first, second = (read, redemption) if is_read_first else (redemption, read)
+    assert (await ask(surface, *first)).status == 200
+    assert (await ask(surface, *second)).body["error"] == "X-LTZ-Nonce has been used"
 
 
 async def test_a_reading_request_uses_its_nonce_before_its_fields_are_looked_at(
@@ -799,6 +814,21 @@ async def test_past_the_limit_only_requests_that_are_signed_rightly_are_heard(
     answer = await get(surface, OF_PERK)
     assert (answer.status, "X-RateLimit-Limit" in answer.headers) == (200, False)
     assert (await redeem(surface)).status == 200
+
+
+@pytest.mark.parametrize("path", [REDEEM, STATUS, HOLDERS])
+async def test_a_body_that_is_too_large_to_verify_counts_whatever_its_headers_say(
+    surface: RunningSurfaces, path: str
+) -> None:
+    method = "POST" if path == REDEEM else "GET"
+    huge, junk = b"x" * (BODY_LIMIT + 1), {"X-LTZ-Brand-Id": "x"}
+    for left in (99, 98):
+        answer = await ask(surface, method, path, huge, junk)
+        assert (answer.status, window_of(answer)) == (413, (100, left))
+    for _ in range(98):
+        await ask(surface, "GET", OF_PERK, None, {})
+    answer = await ask(surface, method, path, huge, junk)
+    assert (answer.code, window_of(answer)) == ((429, "RATE_LIMIT_EXCEEDED"), (100, 0))
 
 
 async def test_a_signed_read_asks_nobody_about_its_address(

@@ -524,14 +524,14 @@ async def test_the_schemes_letter_case_and_spaces_do_not_matter(
     assert (await post(surface, Authorization=f"{scheme} {TOKEN}")).status == 200
 
 
-async def test_a_head_that_no_token_needs_is_413_in_the_envelope(surface: RunningSurfaces) -> None:
+async def test_a_head_that_no_token_needs_is_431_in_the_envelope(surface: RunningSurfaces) -> None:
     for path in (b"/relay", b"/relay/" + UNKNOWN.encode()):
         token = b"Authorization: Bearer " + b"a" * 33_000
         received = await say(
             surface, b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n" + token + b"\r\n\r\n"
         )
-        assert received.startswith(b"HTTP/1.1 413 ")
-        assert b'{"error":"Request too large","code":"PAYLOAD_TOO_LARGE"}' in received
+        assert received.startswith(b"HTTP/1.1 431 ")
+        assert b'{"error":"Request headers too large","code":"HEADERS_TOO_LARGE"}' in received
         assert b"X-RateLimit-Limit: 100\r\n" in received
     assert (await ask(surface, "GET", "/relay/x")).window == (100, 97)
 
@@ -850,7 +850,8 @@ async def test_amounts(surface: RunningSurfaces, value: object, wanted: int | st
         (10**30, None),
         (-1, "must be at least 0"),
         (True, "must be an integer"),
-        (21_000.0, "must be an integer"),
+        (21_000.0, None),
+        (float(2**53), "must be an integer"),
         (1.5, "must be an integer"),
         ("21000", "must be an integer"),
         ([], "must be an integer"),
@@ -908,7 +909,9 @@ SECONDS = "must be a whole number from 0 to below 2^256"
         ("deadline", 2**256 - 1, None),
         ("deadline", 2**256, SECONDS),
         ("deadline", -1, SECONDS),
-        ("deadline", 1.0, "must be an integer"),
+        ("deadline", 1.0, None),
+        ("deadline", 1.5, "must be an integer"),
+        ("deadline", float(2**53), "must be an integer"),
         ("deadline", "1800000000", "must be an integer"),
         ("deadline", True, "must be an integer"),
         ("v", 0, None),
@@ -919,7 +922,8 @@ SECONDS = "must be a whole number from 0 to below 2^256"
         ("v", 29, "must be 0, 1, 27 or 28"),
         ("v", -1, "must be 0, 1, 27 or 28"),
         ("v", True, "must be an integer"),
-        ("v", 27.0, "must be an integer"),
+        ("v", 27.0, None),
+        ("v", 27.5, "must be an integer"),
         ("v", "27", "must be an integer"),
         ("r", "0x0", None),
         ("r", "0xabc", None),
@@ -1060,6 +1064,17 @@ async def test_a_retry_is_recognised_however_it_is_written(surface: RunningSurfa
     assert len(surface.relays.sent) == 1
     other = await post(surface, turned | {"gasLimit": 6})
     assert (other.status, other.body["code"]) == (409, "IDEMPOTENCY_KEY_REUSED")
+
+
+@pytest.mark.parametrize("metadata", [..., None, {}, {"permit": None}], ids=str)
+async def test_a_key_may_move_between_the_header_and_the_metadata(
+    surface: RunningSurfaces, metadata: Any
+) -> None:
+    body = a_call() if metadata is ... else a_call(metadata=metadata)
+    first = await post(surface, body, Idempotency_Key="k")
+    again = await post(surface, a_call(metadata={"idempotencyKey": "k"}))
+    assert (first.status, again.status, again.body) == (200, 200, first.body)
+    assert len(surface.relays.sent) == 1
 
 
 def test_a_fingerprint_is_of_the_content() -> None:

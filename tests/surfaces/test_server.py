@@ -83,12 +83,67 @@ async def test_a_head_that_is_too_large_is_refused_in_the_envelope_of_its_surfac
     for path, mark in (
         (b"/service-api/debug?x=" + b"a" * 20_000, b'"success":false'),
         (b"/service-api/health", b'"success":false'),
-        (b"/docs", b'"code":"PAYLOAD_TOO_LARGE"'),
+        (b"/docs", b'"code":"HEADERS_TOO_LARGE"'),
     ):
-        head = b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 33_000 + b"\r\n\r\n"
+        head = b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 44_000 + b"\r\n\r\n"
         answer = await say(surface, head)
-        assert answer.startswith(b"HTTP/1.1 413 ")
+        assert answer.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
         assert mark in answer
+
+
+@pytest.mark.parametrize("length", [32_700, 40_000])
+async def test_a_url_that_is_too_long_is_414_in_the_envelope_of_its_surface(
+    surface: RunningSurfaces, length: int
+) -> None:
+    for path, mark in ((b"/service-api/debug", b'"success":false'), (b"/docs", b"URI_TOO_LONG")):
+        url = path + b"?" + b"a" * length
+        answer = await say(
+            surface, b"GET " + url + b" HTTP/1.1\r\nHost: x\r\nX-A: " + b"b" * 99 + b"\r\n\r\n"
+        )
+        assert answer.startswith(b"HTTP/1.1 414 ")
+        assert mark in answer
+        assert b"Request URL too long" in answer
+
+
+LENGTH, CHUNKED = b"Content-Length: 2\r\n", b"Transfer-Encoding: chunked\r\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "headers", "body", "fault"),
+    [
+        (b"", LENGTH * 2, b"{}", "Content-Length must be given once"),
+        (b"", CHUNKED * 2, b"", "Transfer-Encoding must be given once"),
+        (
+            b"",
+            LENGTH + CHUNKED,
+            b"0\r\n\r\n",
+            "Content-Length and Transfer-Encoding exclude each other",
+        ),
+        (
+            b"",
+            b"Content-Length: 2x\r\n",
+            b"{}",
+            "Content-Length must be a whole number, and Transfer-Encoding chunked",
+        ),
+        (b"", CHUNKED, b"zz\r\n", "the body's chunked encoding is broken"),
+        ("?x=é".encode(), LENGTH, b"{}", "the URL may hold only ASCII characters"),
+        (b" x", LENGTH, b"{}", "its first line must be a method, a URL and HTTP/1.1"),
+    ],
+    ids=["two lengths", "two codings", "both", "length", "chunk", "url", "line"],
+)
+async def test_a_request_that_cannot_be_read_is_told_which_rule_it_breaks(
+    surface: RunningSurfaces, line: bytes, headers: bytes, body: bytes, fault: str
+) -> None:
+    answer = await say(
+        surface,
+        b"POST /relay" + line + b" HTTP/1.1\r\nHost: x\r\n"
+        b"Authorization: Bearer x\r\nContent-Type: application/json\r\n" + headers + b"\r\n" + body,
+    )
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {
+        "error": f"Malformed request: {fault}",
+        "code": "BAD_REQUEST",
+    }
 
 
 async def test_a_wrong_method_is_405_and_says_which_are_right(surface: RunningSurfaces) -> None:
@@ -149,6 +204,8 @@ CLOSING = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
         b"GET / HTTP/9\r\n\r\n",
         b"GET /\xff HTTP/1.1\r\n\r\n",
         b"GET http://" + CLOSING,
+        b"GET http://x" + CLOSING,
+        b"POST http://x?y" + CLOSING,
         b"GET *" + CLOSING,
         b"GET //" + CLOSING,
         b"GET " + b"/a" * 3_000 + CLOSING,

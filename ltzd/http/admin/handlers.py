@@ -126,9 +126,9 @@ class AdminHandlers:
 
     def authorize(self, request: Request) -> None:
         """Raises ForeignHost, RequestMalformed and Unauthorized."""
+        refuse_bad_headers(request)
         if self._is_local:
             _refuse_foreign_host(request)
-        refuse_bad_headers(request)
         refuse_bad_host(request)
         if self._policy.token is None or path_of(request) == OPEN_PATH:
             return
@@ -147,7 +147,7 @@ class AdminHandlers:
         """
         role = request.args.get("role")
         if role not in {None, "http"}:
-            raise RequestMalformed("role may only be http")
+            raise RequestMalformed("The query parameter role must be http")
         conditions = self._judge(await _in_time(self._sources.cluster()))
         blocking = readiness.reasons(conditions, for_http=role == "http")
         if self._policy.token is None or _has_credential(request):

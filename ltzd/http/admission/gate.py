@@ -49,8 +49,11 @@ DEFAULT_POLICY = AdmissionPolicy()
 
 
 class Asker(msgspec.Struct, frozen=True):
-    """The origin of a request: `party` is a brand or a surface's nameless callers, `caller` one of
-    them, such as an address."""
+    """The origin of a request.
+
+    `party` is a brand, or all callers of a surface who name no brand. `caller` is one of the
+    party's callers, such as an address.
+    """
 
     urgency: Urgency
     party: str

@@ -2,9 +2,9 @@
 
 A caller that repeats a refused request at once, on many connections, would otherwise be read again
 at once. Its next requests wait in the kernel, at no cost. Bytes that have waited there are refused
-once more: nobody knows for how long, and an answer that comes late helps nobody. A caller that
-waits as Retry-After says notices nothing. A trusted proxy's connections carry the requests of many
-callers, and are exempt.
+once more: how long they waited is unknown, and a late answer is useless to the caller. A caller
+that waits as Retry-After says notices nothing. A trusted proxy's connections carry the requests of
+many callers, and are exempt.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
 """Sanic's HTTP/1.1 stream, which writes an ordinary reply in one step."""
 
+import re
 from time import monotonic
 from typing import Any
 
@@ -9,12 +10,24 @@ from sanic.http.constants import Stage
 from ltzd.http.responses import Reply
 
 _WITHOUT_BODY = frozenset((204, 304))
+_NUMBER = re.compile(r"[0-9A-Fa-f]+[ \t]*")
 
 
 class ReplyStream(Http):
     """The stream of one connection."""
 
     __slots__ = ()
+
+    @staticmethod
+    def _safe_int(value: str, base: int = 10) -> int:
+        """The length of a body or of a chunk. Raises ValueError.
+
+        Python reads 0x, leading spaces and the digits of all scripts, too, which a proxy may take
+        for another length.
+        """
+        if _NUMBER.fullmatch(value) is None:
+            raise ValueError("not a number of RFC 9112")
+        return int(value, base)
 
     def send_at_once(self, reply: Reply) -> bool:
         """Write the whole reply, without waiting.

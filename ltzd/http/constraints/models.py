@@ -10,7 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
 from ltzd.errors import MissingFields
 from ltzd.http.models import RequestModel, ResponseModel
-from ltzd.http.requests.fields import AddressText, field_error
+from ltzd.http.requests.fields import AddressText, Integer, field_error
 from ltzd.rules.brands.value_types import MAX_ID
 from ltzd.values import Address, address_of
 
@@ -22,7 +22,7 @@ def _collection_id(number: int) -> int:
 
 
 CollectionId = Annotated[
-    int,
+    Integer,
     AfterValidator(_collection_id),
     WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_ID}),
 ]

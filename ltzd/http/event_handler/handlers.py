@@ -125,8 +125,8 @@ class EventHandlers:
     @raises(InvalidFields, NotFound)
     async def event_config(self, request: Request) -> Reply:
         """Spec 2.3. An unknown brand is a 404 at this endpoint only."""
-        brand_id = without_control_characters(request.args.get("brandId"))
-        query = models.EventConfigQuery.from_query(brand_id)
+        brand_ids = without_control_characters(request.args.getlist("brandId", []))
+        query = models.EventConfigQuery.from_query(brand_ids)
         try:
             rules = self._events.configuration(address_of(query.brand_id))
         except BrandUnknown as error:

@@ -75,9 +75,12 @@ class EventConfigQuery(RequestModel):
     brand_id: BrandId
 
     @classmethod
-    def from_query(cls, brand_id: str | None) -> Self:
-        """Raises InvalidFields."""
-        return cls.from_json({} if brand_id is None else {"brandId": brand_id})
+    def from_query(cls, brand_ids: Sequence[str]) -> Self:
+        """Raises InvalidFields, also for a repeated parameter: a proxy may have read another
+        value."""
+        if len(brand_ids) > 1:
+            raise InvalidFields(["brandId: must be given once"])
+        return cls.from_json({"brandId": brand_ids[0]} if brand_ids else {})
 
 
 class ManualEventReward(ResponseModel):

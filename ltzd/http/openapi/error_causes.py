@@ -228,6 +228,7 @@ ERROR_CAUSES: Mapping[type[LtzdError], ErrorCause] = {
         "too many wrong codes were typed",
         TooManyAttempts(
             "You have typed too many wrong codes. Please try again in 10 minutes with a new code.",
+            limit=5,
             retryAfterSeconds=600,
         ),
     ),

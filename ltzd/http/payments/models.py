@@ -8,7 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationError, WithJso
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.errors import InvalidFields
 from ltzd.http.models import RequestModel, ResponseModel
-from ltzd.http.requests.fields import BrandId, Email, SourceUrl, faults_in, field_error
+from ltzd.http.requests.fields import BrandId, Email, Integer, SourceUrl, faults_in, field_error
 from ltzd.http.requests.idempotency_key import key_faults
 from ltzd.providers.checkouts import CheckoutPage
 from ltzd.rules.payments import CURRENCY, LEAST_CENTS, MOST_CENTS, SESSION_ID
@@ -35,7 +35,7 @@ def _session_id(text: str) -> str:
 
 
 Cents = Annotated[
-    int,
+    Integer,
     AfterValidator(_cents),
     WithJsonSchema({"type": "integer", "minimum": LEAST_CENTS, "maximum": MOST_CENTS}),
 ]

@@ -1,9 +1,10 @@
 """The perk charge endpoints, spec 4.2: for brands' servers, at the root.
 
-Checks run in this order: the body's size, the signature over the bytes of the request, JSON,
-fields, and then those of `actions/perk_charges.py`. A correctly signed read spends its nonce in any
-case; a redemption spends its nonce in the transaction that redeems. A request without a correct
-signature counts towards the relayer's limit of its address; other requests do not.
+Checks run in this order: the body's size, the signature over the bytes of the request, its nonce,
+JSON, fields, and then the checks of `actions/perk_charges.py`. A correctly signed request spends
+its nonce in any case; a redemption does so once more in the transaction that redeems. A request
+whose signature is incorrect, or was not verified since its body did not arrive whole, counts
+towards the relayer's limit of its address; other requests do not.
 """
 
 from collections.abc import Callable, Coroutine
@@ -11,9 +12,10 @@ from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from sanic import Blueprint
+from sanic.exceptions import RequestTimeout
 from sanic.request import Request
 
-from ltzd.actions.perk_charges import SignedReader
+from ltzd.actions.perk_charges import SignedCaller
 from ltzd.errors import (
     Broken,
     CollectionNotFound,
@@ -51,7 +53,6 @@ from ltzd.http.responses import JSON, Reply, encoded, json_reply
 from ltzd.http.services import PerkChargeService
 from ltzd.http.surface import READ_METHODS, Surface
 from ltzd.store.indexer.tokens import TokenPage
-from ltzd.values import Address
 
 REDEEM = "/redeem-perk"
 STATUS = "/check-perk-status"
@@ -93,7 +94,8 @@ def surface(charges: PerkChargeService, address_limit: AddressLimit) -> Surface:
 def _limited(handler: Handler, address_limit: AddressLimit) -> Handler:
     """Counts requests without a correct signature.
 
-    An unsigned request counts before its body is read, a wrongly signed one once that is known.
+    An unsigned request counts before its body is read, a wrongly signed one once that is known. A
+    body that is too large or too slow is refused before its signature can be verified.
     """
 
     async def limited(request: Request) -> Reply:
@@ -102,7 +104,7 @@ def _limited(handler: Handler, address_limit: AddressLimit) -> Handler:
             return await handler(request)
         try:
             return await handler(request)
-        except SignatureRefused:
+        except (SignatureRefused, BodyTooLarge, RequestTimeout):
             await address_limit.count(request)
             raise
 
@@ -130,25 +132,27 @@ class PerkChargeHandlers:
     async def redeem(self, request: Request) -> Reply:
         """200 once the redemption is one block deep, 202 if that takes too long."""
         raw = await read_body(request, BODY_LIMIT)
-        brand, nonce = await self._authenticate(request, raw)
+        caller = await self._authenticate(request, raw)
+        await self._charges.spend(caller)
         require_json(request)
-        redemption = RedeemPerkBody.from_json(parse_object(raw)).to_request(brand, nonce)
+        body = RedeemPerkBody.from_json(parse_object(raw))
+        redemption = body.to_request(caller.brand, caller.nonce)
         redeemed = await self._charges.redeem(redemption)
         status = 202 if redeemed.redemption.succeeded is None else 200
         return json_reply(RedeemPerkResponse.body(redeemed), status)
 
     @raises(*READ_ERRORS, TokenNotFound)
     async def status(self, request: Request) -> Reply:
-        reader, query = await self._read_query(request, CheckPerkStatusQuery.from_text)
-        token, as_of = await self._charges.token(reader, query.collection_id, query.token_id)
+        caller, query = await self._read_query(request, CheckPerkStatusQuery.from_text)
+        token, as_of = await self._charges.token(caller, query.collection_id, query.token_id)
         return json_reply(CheckPerkStatusResponse.body(token, as_of))
 
     @raises(*READ_ERRORS)
     async def holders(self, request: Request) -> Reply:
-        reader, query = await self._read_query(request, ListPerkHoldersQuery.from_text)
+        caller, query = await self._read_query(request, ListPerkHoldersQuery.from_text)
         # One token more than the page shows: it tells whether another page follows.
         page = await self._charges.holders(
-            reader, query.collection_id, query.cursor, query.limit + 1
+            caller, query.collection_id, query.cursor, query.limit + 1
         )
         body = self._bodies.get(page)
         if body is None:
@@ -157,19 +161,19 @@ class PerkChargeHandlers:
 
     async def _read_query(
         self, request: Request, query_of: Callable[[str], Query]
-    ) -> tuple[SignedReader, Query]:
+    ) -> tuple[SignedCaller, Query]:
         """The caller and its query. An invalid query spends the nonce too."""
         raw = await read_body(request, BODY_LIMIT)
-        reader = SignedReader(*await self._authenticate(request, raw))
+        caller = await self._authenticate(request, raw)
         try:
-            return reader, query_of(request.query_string)
+            return caller, query_of(request.query_string)
         except Refused:
-            await self._charges.spend(reader)
+            await self._charges.spend(caller)
             raise
 
-    async def _authenticate(self, request: Request, raw: bytes) -> tuple[Address, str]:
-        """The brand that signed the request, and the nonce. Raises SignatureRefused."""
+    async def _authenticate(self, request: Request, raw: bytes) -> SignedCaller:
+        """The brand that signed the request, and the unspent nonce. Raises SignatureRefused."""
         signed = signed_request_of(request, raw)
         brand = await self._charges.brand_of(signed)
         assert signed is not None, "brand_of refuses an unsigned request"
-        return brand, signed.nonce
+        return SignedCaller(brand, signed.nonce)

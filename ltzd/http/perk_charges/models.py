@@ -25,7 +25,13 @@ from pydantic import (
 from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest
 from ltzd.errors import InvalidFields, MissingFields
 from ltzd.http.models import RequestModel, ResponseModel
-from ltzd.http.requests.fields import AddressText, field_error, invalid_fields
+from ltzd.http.requests.fields import (
+    AddressText,
+    Integer,
+    field_error,
+    invalid_fields,
+    whole_number,
+)
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
 from ltzd.store.indexer.tokens import TokenPage
 from ltzd.values import Address, address_of, checksummed, hex_of, iso
@@ -53,6 +59,7 @@ _CURSOR_VERSION = b"\x01"
 
 
 def _token_id(value: object) -> int:
+    value = whole_number(value)
     match value:
         case str() if _DECIMAL.fullmatch(value) and (number := int(value)) <= _MAX_UINT256:
             return number
@@ -113,11 +120,11 @@ _TEXT_OR_INTEGER = [
 ]
 
 CollectionId = Annotated[
-    int, AfterValidator(_collection_id), WithJsonSchema({"type": "integer", "minimum": 1})
+    Integer, AfterValidator(_collection_id), WithJsonSchema({"type": "integer", "minimum": 1})
 ]
 TokenId = Annotated[int, BeforeValidator(_token_id), WithJsonSchema({"anyOf": _TEXT_OR_INTEGER})]
 Amount = Annotated[
-    int,
+    Integer,
     AfterValidator(_amount),
     WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_REDEEMED}),
 ]

@@ -2,9 +2,9 @@
 
 Checks run in this order: the limit of the address, body size and JSON, missing fields, types, the
 provider, the form of the id, the brand, the signature if there is one, the brand's limits, and then
-those of `actions/pregeneration.py`. So every well-formed request of a known brand counts towards
-the brand's limits, whatever its outcome, and its response shows a window of the brand. A request
-with an invalid signature counts only towards the limit of its address.
+the checks of `actions/pregeneration.py`. So every well-formed request of a known brand counts
+towards the brand's limits, whatever its outcome, and its response shows a window of the brand. A
+request with an invalid signature counts only towards the limit of its address.
 """
 
 from sanic import Blueprint

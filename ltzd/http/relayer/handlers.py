@@ -1,8 +1,8 @@
 """The relayer's endpoints, spec 4.2: /relay and the state of a relay, at the root.
 
-Checks run in this order: the limit of the address, Origin, JSON, token, fields, and then those of
-`actions/relayer/relayer.py`. Every response at or below /relay, 404s included, shows a rate window
-in X-RateLimit headers: the address's until the user is known, then the user's.
+Checks run in this order: the limit of the address, Origin, JSON, token, fields, and then the checks
+of `actions/relayer/relayer.py`. Every response at or below /relay, 404s included, shows a rate
+window in X-RateLimit headers: the address's until the user is known, then the user's.
 """
 
 import re

@@ -15,6 +15,7 @@ from ltzd.http.requests.fields import (
     HexData,
     HexWord,
     IdempotencyKey,
+    Integer,
     RecoveryId,
     Uint256,
     Uint256Text,
@@ -77,7 +78,7 @@ class RelayBody(RequestModel):
     data: HexData = Field(description="The encoded call")
     user_address: AddressText = Field(description="A wallet of the token's user")
     value: Uint256Text | None = Field(None, description="In wei; only 0, the default, is allowed")
-    gas_limit: Annotated[int, Field(ge=0)] | None = Field(
+    gas_limit: Annotated[Integer, Field(ge=0)] | None = Field(
         None,
         description="Default: estimated. At most 1,000,000; at least the intrinsic cost of the "
         "data, 21,000 and 10 for each zero byte and 40 for each other byte",
@@ -137,14 +138,20 @@ def _all_key_faults(headers: Sequence[str], in_body: object) -> list[str]:
 def fingerprint(body: dict[str, Any]) -> bytes:
     """A hash of the content, without the idempotency key.
 
-    Independent of the order of fields and of whitespace.
+    Independent of the order of fields and of whitespace. A null field is absent, and so is metadata
+    in which nothing is left: the key may be in the header one time and in metadata the next.
     """
-    content = dict(body)
+    content = _present(body)
     if isinstance(body.get("metadata"), dict):
-        content["metadata"] = {
-            name: value for name, value in body["metadata"].items() if name != "idempotencyKey"
-        }
+        content["metadata"] = _present(body["metadata"])
+        content["metadata"].pop("idempotencyKey", None)
+        if not content["metadata"]:
+            del content["metadata"]
     return hashlib.sha256(msgspec.json.encode(content, order="sorted")).digest()
+
+
+def _present(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 class RelayResponse(ResponseModel):

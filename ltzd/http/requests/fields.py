@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import email_validator
-from pydantic import AfterValidator, ValidationError, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from ltzd.errors import InvalidFields
@@ -27,6 +27,9 @@ UINT256_TEXT = re.compile(r"0x[0-9A-Fa-f]{1,64}|[0-9]{1,78}")
 MAX_DATA_BYTES = 16_384
 _HEX_DATA = re.compile(r"0x(?:[0-9A-Fa-f]{2})*")
 _HEX_WORD = re.compile(r"0x[0-9A-Fa-f]{1,64}")
+
+_EXACT_FLOATS = 2**53
+"""A JSON number from here on may have been rounded on its way to us."""
 
 _ATOM = r"[A-Za-z0-9_+-]+"
 _LABEL = r"(?!..--)[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
@@ -160,9 +163,22 @@ def _text(check: Callable[[str], str], **schema: object) -> Any:
     return Annotated[str, AfterValidator(check), WithJsonSchema({"type": "string", **schema})]
 
 
-def _whole(check: Callable[[int], int], **schema: object) -> Any:
-    return Annotated[int, AfterValidator(check), WithJsonSchema({"type": "integer", **schema})]
+def whole_number(value: object) -> object:
+    """Turns 5.0 into 5, below 2^53, and leaves every other value to the strict check of integers.
 
+    JSON Schema counts 5.0 as an integer, and PHP writes a whole float so.
+    """
+    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT_FLOATS:
+        return int(value)
+    return value
+
+
+def _whole(check: Callable[[int], int], **schema: object) -> Any:
+    return Annotated[Integer, AfterValidator(check), WithJsonSchema({"type": "integer", **schema})]
+
+
+Integer = Annotated[int, BeforeValidator(whole_number)]
+"""The type of every integer in a request body."""
 
 BrandId = _text(brand_id, pattern="^0x[0-9a-f]{40}$", examples=["0x" + "ab" * 20])
 EventType = _text(event_type, pattern="^[A-Za-z0-9_]{1,50}$", examples=["account_creation"])

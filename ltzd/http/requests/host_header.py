@@ -10,22 +10,24 @@ from ipaddress import IPv6Address
 
 from sanic.request import Request
 
-from ltzd.http.errors import RequestMalformed
+from ltzd.http.errors import RequestMalformed, is_stand_in
 
 _AUTHORITY = re.compile(
     r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+)"
     r"(?::(?P<port>[0-9]{0,5}))?"
 )
 _MAX_PORT = 65_535
+_MAX_LENGTH = 1_024
+"""Of a Host header: four times the longest name. The results for longer ones would fill a cache."""
 
 
 def refuse_bad_host(request: Request) -> None:
     """Raises RequestMalformed for a repeated or malformed Host, and over HTTP/1.1 without Host."""
-    if request.method == "NONE":  # Sanic's stand-in for a head that it could not parse
+    if is_stand_in(request):
         return
     hosts = request.headers.getall("host", ())
     if len(hosts) == 1:
-        if not is_authority(hosts[0]):
+        if len(hosts[0]) > _MAX_LENGTH or not is_authority(hosts[0]):
             raise RequestMalformed("Host must be a name or an address, with or without a port")
     elif hosts or request.version == "1.1":
         raise RequestMalformed("the Host header must be given once")

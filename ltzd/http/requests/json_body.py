@@ -37,7 +37,10 @@ _NO_BRACKETS = re.compile(
     re.DOTALL,
 )
 _CONTROL = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)))
-_JSON_TYPE = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*', re.IGNORECASE)
+_JSON_TYPE = re.compile(
+    r'application/json\s*+(;\s*+charset\s*+=\s*+"?utf-8"?\s*+)?;?\s*+',  # linear, for spaces too
+    re.IGNORECASE,
+)
 
 _decoder = msgspec.json.Decoder()
 
@@ -50,11 +53,15 @@ async def read_json(request: Request, limit: int = EVENT_HANDLER_LIMIT) -> bytes
 
 
 def require_json(request: Request) -> None:
-    """Checks the Content-Type and Content-Encoding headers."""
+    """Checks the Content-Type and Content-Encoding headers, of which a proxy may read any line."""
     headers = request.headers
-    if headers.getone("content-encoding", "identity").strip().lower() != "identity":
-        raise BodyUnreadable("Compressed request bodies are not accepted")
-    content_type = headers.getone("content-type", "")
+    for encoding in headers.getall("content-encoding", ()):
+        if encoding.strip().lower() != "identity":
+            raise BodyUnreadable("Compressed request bodies are not accepted")
+    content_types = headers.getall("content-type", ())
+    if len(content_types) > 1:
+        raise BodyUnreadable("Content-Type must be given once")
+    content_type = content_types[0] if content_types else ""
     if content_type != "application/json" and not _JSON_TYPE.fullmatch(content_type):
         raise BodyUnreadable("Content-Type must be application/json")
 

@@ -57,6 +57,7 @@ _PROTOCOL = frozenset(
         "BAD_REQUEST",
         "CANCELLED",
         "EXPECTATION_FAILED",
+        "HEADERS_TOO_LARGE",
         "HTTPS_REQUIRED",
         "PAYLOAD_TOO_LARGE",
         "REQUEST_TIMEOUT",

@@ -1,10 +1,11 @@
 """The site plugin's endpoints, spec 4.4: for the users of a brand's own site.
 
 The Host header names the site, and with it the brand; users log in at the site itself. Checks run
-in this order: the Host, the log-in, the body or query, and then those of the actions.
+in this order: the Host, the log-in, the body or query, and then the checks of the actions.
 """
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -192,13 +193,19 @@ class SitePluginHandlers:
         headers = request.headers
         credentials = HostCredentials(
             cookie="; ".join(headers.getall("cookie", ())),
-            nonce=headers.getone(NONCE_HEADER, None),
-            authorization=headers.getone("authorization", None),
+            nonce=_joined(headers.getall(NONCE_HEADER, ())),
+            authorization=_joined(headers.getall("authorization", ())),
         )
         logged_in = await self._log_ins.member(request, host_of(request), credentials)
         if logged_in.nonce is not None:
             request.ctx.nonce = logged_in.nonce
         return logged_in.member
+
+
+def _joined(lines: Sequence[str]) -> str | None:
+    """The header's value. A proxy may have read another line of a repeated header: joined by a
+    comma, no nonce and no password has a valid form."""
+    return ", ".join(lines) if lines else None
 
 
 def host_of(request: Request) -> str:

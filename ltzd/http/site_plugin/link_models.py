@@ -8,7 +8,7 @@ from pydantic import Field
 from ltzd.actions.site_plugin.links import LinkCode
 from ltzd.errors import MissingFields
 from ltzd.http.models import RequestModel, ResponseModel
-from ltzd.http.requests.fields import Domain
+from ltzd.http.requests.fields import Domain, Integer
 from ltzd.rules.site_plugin.links import CODE_LENGTH, DEFAULT_ALLOWANCE, MOST_ALLOWANCE
 from ltzd.store.site_plugin.links import Link
 from ltzd.values import checksummed, iso
@@ -18,7 +18,7 @@ class CreateSiteLinkBody(RequestModel):
     """The site whose member the code is for, and what the member may spend there."""
 
     host: Domain = Field(description="Host of a brand's site, where the member enters the code")
-    daily_allowance: int | None = Field(
+    daily_allowance: Integer | None = Field(
         None,
         ge=0,
         le=MOST_ALLOWANCE,

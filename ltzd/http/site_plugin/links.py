@@ -2,8 +2,8 @@
 
 Choices.md, Site, describes linking by code. The endpoints are at the root like /relay, with the
 relayer's error body, tokens, Origin check and limit per address. Checks run in this order: that
-limit, Origin, JSON, token, fields, and then those of `actions/site_plugin/links.py`. The member
-enters the code at the site plugin's `link` endpoint.
+limit, Origin, JSON, token, fields, and then the checks of `actions/site_plugin/links.py`. The
+member enters the code at the site plugin's `link` endpoint.
 """
 
 from sanic import Blueprint

@@ -722,9 +722,7 @@ async def test_health_is_503_only_without_a_database(
 async def test_a_host_of_strange_bytes_is_malformed(surface: RunningSurfaces) -> None:
     port = int(surface.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(
-        b"GET /service-api/debug HTTP/1.1\r\nHost: a\xff\x7fb\r\nConnection: close\r\n\r\n"
-    )
+    writer.write(b"GET /service-api/debug HTTP/1.1\r\nHost: a\xffb\r\nConnection: close\r\n\r\n")
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     await writer.wait_closed()

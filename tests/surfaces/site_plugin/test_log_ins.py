@@ -490,6 +490,7 @@ async def test_tokens_and_rubbish_link_nothing_and_the_sixth_try_waits(site: Sit
     answer = await ann.ask("link", {"code": good})
     assert answer.code == (429, "rest_too_many_requests")
     assert 590 <= int(answer.headers["Retry-After"]) <= 600
+    assert answer.headers["X-RateLimit-Limit"] == "5"
     assert not (await ann.ask("me")).body["linked"]
 
 
@@ -527,7 +528,7 @@ async def test_no_log_holds_an_address_a_cookie_or_a_token(site: Site) -> None:
         fresh = await site.session(ann.log_in["username"])
         await fresh.ask("checkin")
     log_text = str(logs)
-    assert {"member.met", "checkin.claimed", "site_link.made", "http.unavailable"} <= {
+    assert {"site_member.created", "checkin.claimed", "site_link.made", "http.unavailable"} <= {
         entry["event"] for entry in logs
     }
     assert tokens["accessToken"] not in log_text
