@@ -7,7 +7,8 @@ LtzdError
 │   ├── EventNotConfigured
 │   ├── DuplicateEvent, CooldownActive, MaxClaimsReached
 │   ├── RewardTooLarge, BudgetExhausted, RateLimited     the brand's limits and the callers'
-│   │   └── LoginRateLimited  too many failed log-ins at a site
+│   │   ├── LoginRateLimited  too many failed log-ins at a site
+│   │   └── TooManyAttempts   too many wrong codes
 │   ├── Unauthorized
 │   │   └── SignatureRefused
 │   ├── MissingFields         `missing` names them
@@ -19,7 +20,6 @@ LtzdError
 │   ├── PaymentRefused        no mint is made for this checkout session
 │   ├── SiteUnknown, NotLoggedIn                         a request to a site's API
 │   ├── CheckInRefused, RedemptionRefused, MilestoneRefused, LinkRefused     for the site's user
-│   ├── TooManyAttempts       too many wrong codes; `retryAfterSeconds`
 │   ├── ShareExceeded         more than the caller's share of a busy process; `retryAfterSeconds`
 │   └── NotFound
 │       └── CollectionNotFound, TokenNotFound
@@ -55,6 +55,7 @@ NodeFaultKind: TypeAlias = Literal[
     "timeout",
     "http_status",
     "malformed",
+    "oversized",
     "rate_limited",
     "busy",
     "behind",
@@ -62,6 +63,7 @@ NodeFaultKind: TypeAlias = Literal[
 ]
 """Why a node gave no valid answer.
 
+`oversized` is an answer that is longer, or holds more values, than any honest answer to the call.
 `rate_limited` also stands for a request that ltzd held back because the node had refused others.
 `busy` is a request for which ltzd had no connection to the node left.
 `behind` is a node that lacks the block of the request.
@@ -134,6 +136,10 @@ class LoginRateLimited(RateLimited):
     """Too many log-ins from one address failed at a site. Details like RateLimited."""
 
 
+class TooManyAttempts(RateLimited):
+    """Too many wrong codes, which may be guesses. Details like RateLimited."""
+
+
 class Unauthorized(Refused):
     """A credential is missing, malformed, wrong, expired or already used."""
 
@@ -175,10 +181,6 @@ class MilestoneRefused(Refused):
 
 class LinkRefused(Refused):
     """The code is not one of this site, or its wallet cannot be linked to this member."""
-
-
-class TooManyAttempts(Refused):
-    """Too many wrong codes, which may be guesses. Details: `retryAfterSeconds`."""
 
 
 class ShareExceeded(Refused):

@@ -270,7 +270,9 @@ QUEUED_RELAYS = _gauge("ltzd_operator_queued_relays", "Relays waiting for a rela
 IN_FLIGHT = _gauge("ltzd_operator_in_flight", "Transactions signed and not settled", "kind")
 NONCE_GAP = _gauge("ltzd_operator_nonce_gap", "Nonces allocated minus nonces mined", "kind")
 OLDEST_UNCONFIRMED_SECONDS = _gauge(
-    "ltzd_operator_oldest_unconfirmed_seconds", "Age of the oldest unsettled transaction", "kind"
+    "ltzd_operator_oldest_unconfirmed_seconds",
+    "Age of the oldest transaction that no block holds",
+    "kind",
 )
 UNDECIDED = _gauge(
     "ltzd_operator_undecided_publications", "Publications whose outcome is unknown", "kind"
@@ -362,6 +364,10 @@ HEAD_TO_COMMIT_SECONDS = _histogram(
 BLOCKS = _counter("ltzd_indexer_blocks_total", "Blocks stored")
 FACTS = _counter("ltzd_indexer_facts_total", "Facts stored", "kind")
 REWARDS_MINTED = _counter("ltzd_indexer_rewards_minted_total", "Rewards seen minted on chain")
+FOREIGN_MINTS = _counter(
+    "ltzd_indexer_foreign_mints_total",
+    "Mints on chain whose reference this database has given to no reward",
+)
 COMMIT_TO_INVALIDATED_SECONDS = _histogram(
     "ltzd_indexer_commit_to_invalidated_seconds",
     "From the start of the commit of a block that moved tokens until the constraint results of "
@@ -397,7 +403,7 @@ AUDITED_BLOCK = _gauge(
 )
 AUDIT_FINDINGS = _counter(
     "ltzd_indexer_audit_findings_total",
-    "Facts that the audit found to differ, and blocks that nodes show in different ways",
+    "Facts that the audit found to differ, blocks that nodes show in different ways, and failures",
     "kind",
 )
 TOTALS_CHECKS = _counter(
@@ -458,7 +464,12 @@ CHAT_RESULTS_DROPPED = _counter(
     "ltzd_deliveries_chat_results_dropped_total",
     "Cached results of chat constraints that had changed",
 )
-
+CLEANUP_RUNS = _counter(
+    "ltzd_deliveries_cleanup_runs_total",
+    "Rounds of the periodic deletions, erasures and new partitions, by the work and its outcome",
+    "work",
+    "outcome",
+)
 SITE_REDEMPTIONS_UNPAID = _gauge(
     "ltzd_deliveries_site_redemptions_unpaid",
     "Redemptions with a revealed code whose payment a reorg removed",

@@ -1,4 +1,4 @@
-"""Finds the node and the contracts for a command: those of a dev instance or of the settings."""
+"""Finds the node and the contracts for a command, in a dev instance or in the settings."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 from ltzd.chain.contracts.offers import OfferContracts
 from ltzd.cli import dev_json
 from ltzd.daemon.settings.settings import read_settings
+from ltzd.errors import Misconfigured
 from ltzd.rules.operator.fees import FeePolicy
 
 DEV_FEES = FeePolicy(cap=10**18)
@@ -47,6 +48,14 @@ def node_urls(data_dir: Path, config: Path | None) -> tuple[str, ...]:
     if config is None:
         return (dev_json.read_chain(data_dir).rpc_url,)
     return read_settings(config).node.plain_urls()
+
+
+def known_node_urls(data_dir: Path, config: Path | None) -> tuple[str, ...]:
+    """As `node_urls`, for a command that also works without nodes: empty if none is named."""
+    try:
+        return node_urls(data_dir, config)
+    except Misconfigured:
+        return ()
 
 
 def _of_dev(data_dir: Path) -> ChainTarget:

@@ -20,10 +20,11 @@ _ANSWER_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class AnsweringNodes:
-    """The nodes that answer, by name, and what is wrong with the others."""
+    """The nodes that answer, by name, and what is wrong with the others, the `silent` ones."""
 
     nodes: tuple[tuple[str, Node], ...]
     faults: tuple[str, ...]
+    silent: tuple[str, ...]
 
 
 @asynccontextmanager
@@ -32,7 +33,7 @@ async def answering_nodes(
 ) -> AsyncIterator[AnsweringNodes]:
     """Opens all nodes of the chain that answer. Raises NodeUnavailable if none does."""
     async with AsyncExitStack() as stack:
-        nodes, faults = [], []
+        nodes, faults, silent = [], [], []
         for url in urls:
             name = node_name(url)
             rpc = await stack.enter_async_context(
@@ -46,9 +47,10 @@ async def answering_nodes(
                 nodes.append((name, Node(rpc)))
             else:
                 faults.append(f"{name}: {fault}")
+                silent.append(name)
         if not nodes:
             raise NodeUnavailable(f"No node answers ({'; '.join(faults)})")
-        yield AnsweringNodes(tuple(nodes), tuple(faults))
+        yield AnsweringNodes(tuple(nodes), tuple(faults), tuple(silent))
 
 
 async def _foreign_chain(node: Node, chain_id: int, genesis: Hash32) -> str | None:
@@ -57,7 +59,7 @@ async def _foreign_chain(node: Node, chain_id: int, genesis: Hash32) -> str | No
         return f"it is on another chain than the database's, {chain_id}"
     block = await node.block(0)
     if block is not None and block.hash != genesis:
-        return "its chain has another first block than the database's"
+        return "the genesis block of its chain is not the database's"
     return None
 
 

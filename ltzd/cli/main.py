@@ -26,7 +26,10 @@ from ltzd.cli.user import commands as user_commands
 from ltzd.cli.wallet import commands as wallet_commands
 from ltzd.cli.wallets import commands as wallets_commands
 from ltzd.cli.webhooks import commands as webhook_commands
-from ltzd.errors import FileRejected, Misconfigured, Refused, Unavailable
+from ltzd.errors import Broken, FileRejected, Misconfigured, Refused, Unavailable
+
+_DAEMONS = {"run", "dev"}
+"""Commands whose broken invariants end in a traceback, which the log keeps for developers."""
 
 
 class PlainErrors(TyperGroup):
@@ -41,6 +44,15 @@ class PlainErrors(TyperGroup):
             print(*(f"  {fault}" for fault in error.faults), sep="\n", file=sys.stderr)
         except (Misconfigured, Refused, Unavailable) as error:
             print(f"ltzd: {error.message}", file=sys.stderr)
+        except Broken as error:
+            if ctx.invoked_subcommand in _DAEMONS:
+                raise
+            print(f"ltzd: {error.message}", file=sys.stderr)
+            print(
+                "An invariant of ltzd does not hold. If the index is concerned, "
+                "docs/runbooks/index.md says what helps; else report the sentence above.",
+                file=sys.stderr,
+            )
         except ModuleNotFoundError as error:
             if (error.name or "ltzd").startswith("ltzd"):
                 raise
@@ -330,7 +342,10 @@ def status(
 @app.command()
 def init(
     folder: Annotated[
-        Path, typer.Argument(help="The folder to write to; default: this one.", metavar="DIR")
+        Path,
+        typer.Argument(
+            help="The folder to write to; default: the working directory.", metavar="DIR"
+        ),
     ] = Path(),
     brand_id: Annotated[
         str | None, typer.Option(help="The brand's wallet address.", metavar="0x…")

@@ -85,7 +85,10 @@ IDENTITY = "identity"
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """The components of one process; those of a role that it does not run are None or empty."""
+    """The components of one process.
+
+    A component of a role that it does not run is None or empty.
+    """
 
     settings: Settings
     process: ProcessIdentity

@@ -93,7 +93,7 @@ def agree(settings: Settings, known: ChainIdentity | None, answers: Answers) -> 
 
 
 def _refuse_other_settings(settings: Settings, known: ChainIdentity) -> None:
-    """Raises Misconfigured if the settings' contracts are not those of the database."""
+    """Raises Misconfigured if the settings name other contracts than the database."""
     contracts = settings.contracts
     if known.ltz != contracts.ltz:
         raise Misconfigured(

@@ -13,7 +13,7 @@ from ltzd.rules.conditions.facts import LaneState, ProcessReport
 from ltzd.rules.conditions.kinds import Condition, ConditionKind
 from ltzd.rules.conditions.lanes import judge_own_lanes
 from ltzd.rules.conditions.policy import ConditionPolicy
-from ltzd.values import iso
+from ltzd.values import checksummed, iso
 
 Source = Callable[[Daemon], Iterable[Condition]]
 
@@ -84,7 +84,10 @@ def _lanes(daemon: Daemon) -> Iterable[Condition]:
 
 
 def _wallets(daemon: Daemon) -> Iterable[Condition]:
-    """Wallets that this process should serve and cannot; those of its settings make it unready."""
+    """Wallets that this process should serve and cannot.
+
+    A wallet of its settings makes it unready.
+    """
     if daemon.fleet is None:
         return
     for wallet in daemon.fleet.unserved:
@@ -111,8 +114,8 @@ def _services(daemon: Daemon) -> Iterable[Condition]:
     if seconds is not None:
         yield Condition(
             ConditionKind.IDENTITY_UNAVAILABLE,
-            f"The identity provider has not answered for {seconds:.0f} s: new users get no "
-            "wallets, and tokens of unknown keys are refused",
+            f"The identity provider has not answered, or has refused ltzd's credentials, for "
+            f"{seconds:.0f} s: new users get no wallets, and tokens of unknown keys are refused",
         )
     if daemon.limits.is_redis_away:
         yield Condition(
@@ -129,6 +132,16 @@ def _overload(daemon: Daemon) -> Iterable[Condition]:
             f"Process {daemon.process.name} has refused requests for {seconds:.0f} s, since it "
             "gets more than it can serve: add a process with the role http, or find the caller",
             daemon.process.name,
+        )
+
+
+def _brands(daemon: Daemon) -> Iterable[Condition]:
+    for brand, reason in daemon.brands.unreadable.items():
+        name = checksummed(brand)
+        yield Condition(
+            ConditionKind.BRAND_UNREADABLE,
+            f"The newest configuration of brand {name} is not in force: {reason}",
+            name,
         )
 
 
@@ -180,6 +193,7 @@ _SOURCES: Sequence[Source] = (
     _totals,
     _services,
     _overload,
+    _brands,
     _replica,
     _clock,
     _certificates,

@@ -1,8 +1,8 @@
 """Imports libraries without the optional packages that they load only because these are installed.
 
 structlog loads rich and greenlet, and redis loads OpenTelemetry's SDK: 8 MiB that a daemon never
-uses. Its lines are JSON or structlog's own text, and it measures Redis itself. The packages can be
-imported afterwards as ever, for traces for one.
+uses: the daemon logs JSON or structlog's own text, and measures Redis itself. The packages can
+still be imported afterwards, for example for traces.
 """
 
 import sys

@@ -33,8 +33,14 @@ _SECRET_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 _HARMLESS = re.compile(r"[0-9a-fA-Fx-]*")
 """Ids, addresses and hashes: no pattern above matches them. Many lines hold hundreds."""
 
-QUIET = {"sanic.root": "WARNING", "sanic.server": "WARNING", "alembic": "WARNING"}
-"""Loggers whose INFO lines report steps instead of changes of state."""
+QUIET = {
+    "sanic.root": "WARNING",
+    "sanic.server": "WARNING",
+    "alembic": "WARNING",
+    "asyncpg.pool": "ERROR",
+}
+"""Loggers whose lines below this level report steps instead of changes of state; asyncpg's warnings
+repeat with a traceback, at each attempt to connect, what ltzd reports as one outage."""
 SANIC = ("sanic.root", "sanic.error", "sanic.access", "sanic.server", "sanic.websockets")
 
 

@@ -11,9 +11,11 @@ from uuid import uuid4
 import structlog
 
 from ltzd import __version__
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable
 from ltzd.rules.conditions.facts import ProcessIdentity, ProcessReport
 from ltzd.store import processes
+from ltzd.store.connection_errors import reason_of
 from ltzd.store.database import Pool, session
 
 log = structlog.get_logger()
@@ -58,6 +60,7 @@ class ProcessReporter:
 
     async def run(self) -> None:
         """Report until cancelled. While the database does not answer, nothing is reported."""
+        outage = Outage("process.not_reported", "process.reports_again")
         while True:
             self._due.clear()
             try:
@@ -67,7 +70,9 @@ class ProcessReporter:
                     if 0 <= time.time() - begun < _CLOCK_SECONDS:  # else it was frozen meanwhile
                         self._on_clock(time.time() - reported_at.timestamp())
             except (DatabaseUnavailable, TimeoutError) as error:
-                log.info("process.not_reported", reason=str(error))
+                outage.failed(reason_of(error))
+            else:
+                outage.over()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._period_seconds):
                     await self._due.wait()
@@ -78,4 +83,4 @@ class ProcessReporter:
             async with asyncio.timeout(_ENDING_SECONDS), session(self._pool) as connection:
                 await processes.forget(connection, self._process.id)
         except (DatabaseUnavailable, TimeoutError) as error:
-            log.info("process.not_forgotten", reason=str(error))
+            log.info("process.not_forgotten", reason=reason_of(error))

@@ -78,11 +78,12 @@ async def test_a_window_tells_what_is_left_and_when_it_ends(redis: RedisServer) 
     for url in (redis.url, None):
         begun = time.time()
         first, *rest = await four(url)
+        ended = time.time()
         assert [window.is_within for window in (first, *rest)] == [True, True, False, False]
         assert [window.remaining for window in (first, *rest)] == [1, 0, 0, 0]
         assert {window.limit for window in (first, *rest)} == {2}
         for window in (first, *rest):
-            assert begun + 60 - 0.1 <= window.reset_at <= begun + 61
+            assert begun + 60 - 0.1 <= window.reset_at <= ended + 61
             assert window.reset_at == pytest.approx(first.reset_at, abs=0.05)
 
 
@@ -230,14 +231,14 @@ async def test_a_spent_window_is_known_without_asking_until_it_ends(
     redis: RedisServer, is_shared: bool
 ) -> None:
     async with RateLimits(redis.url if is_shared else None, timeout_seconds=PATIENT) as limits:
-        soon = RateLimit("soon_spent", 3, 1)
+        soon = RateLimit("soon_spent", 3, 2)
         await hits(limits, 2, "x", limit=soon)
         assert limits.exhausted(soon, "x") is None
         await hits(limits, 1, "x", limit=soon)
         exhausted = limits.exhausted(soon, "X")
         assert exhausted is not None
         assert (exhausted.is_within, exhausted.limit, exhausted.remaining) == (False, 3, 0)
-        assert time.time() < exhausted.reset_at <= time.time() + 1
+        assert time.time() < exhausted.reset_at <= time.time() + 2
         assert limits.exhausted(soon, "y") is None
         assert limits.exhausted(replace(soon, max_hits=4), "x") is None, (
             "more may be allowed at once"

@@ -220,7 +220,7 @@ async def test_all_faults_of_a_file_are_told_with_their_lines(tmp_path: Path) ->
 
     assert done.err.splitlines() == [
         "ltzd: 2 faults:",
-        f"  {file}:6: brand.automation: must be a valid boolean",
+        f"  {file}:6: brand.automation: must be true or false",
         f"  {file}:5: brand.nam: unknown key",
     ]
 

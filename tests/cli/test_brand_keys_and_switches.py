@@ -15,7 +15,7 @@ from ltzd.store import wakeups
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands import records as brand_records
-from ltzd.store.brands.keys import FIELDS, KeyName, NewKeys
+from ltzd.store.brands.keys import FIELDS, KeyName, NewKeys, ReadableKey
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import iso
@@ -88,14 +88,49 @@ async def test_revoking_ends_every_earlier_key_at_once(
     assert "All previous keys are revoked." in done.err
 
 
-async def test_a_key_that_no_master_key_opens_is_replaced_all_the_same(
+@pytest.mark.parametrize("key", ["security_key", "webhook_secret", "verification_token"])
+@pytest.mark.parametrize("options", [(), ("--revoke",)])
+async def test_another_master_key_than_the_daemons_seals_no_new_key(
+    options: tuple[str, ...],
+    key: ReadableKey,
+    data_dir: Path,
+    db: Connection,
+    keys: NewKeys,
+    sealer: Sealer,
+) -> None:
+    (data_dir / "master.key").unlink()
+    Sealer.from_file(data_dir / "master.key", create=True)
+
+    done = await ltzd(
+        *("brand", "rotate-key", DEMO.id, "--key", key, *options, "--data-dir", data_dir)
+    )
+
+    assert (done.code, done.out) == (1, "")
+    assert "does not open what this database holds" in done.err
+    assert "--master-key-lost" in done.err
+    (only,) = await brand_keys.secrets_of(db, DEMO.address, key, sealer)
+    assert only.text == getattr(keys, key)
+
+
+async def test_an_api_key_is_a_hash_and_needs_no_master_key(
+    data_dir: Path, db: Connection, keys: NewKeys
+) -> None:
+    (data_dir / "master.key").unlink()
+    Sealer.from_file(data_dir / "master.key", create=True)
+    done = await ltzd("brand", "rotate-key", DEMO.id, "--key", "api_key", "--data-dir", data_dir)
+    assert await brand_keys.brand_of_api_key(db, done.json["apiKey"]) == DEMO.address
+    assert await brand_keys.brand_of_api_key(db, keys.api_key) == DEMO.address
+
+
+async def test_a_key_whose_master_key_is_lost_is_replaced_on_demand(
     data_dir: Path, db: Connection, keys: NewKeys
 ) -> None:
     (data_dir / "master.key").unlink()
     other = Sealer.from_file(data_dir / "master.key", create=True)
 
     done = await ltzd(
-        "brand", "rotate-key", DEMO.id, "--key", "security_key", "--data-dir", data_dir
+        *("brand", "rotate-key", DEMO.id, "--key", "security_key", "--master-key-lost"),
+        *("--data-dir", data_dir),
     )
 
     assert "The previous key is no longer valid: The security_key of brand" in done.err

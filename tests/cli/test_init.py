@@ -171,7 +171,7 @@ async def test_options_that_do_not_fit_are_told_by_their_names(tmp_path: Path) -
         "ltzd: 3 faults:",
         "  --brand-id: must be an address: 0x and 40 hex digits in lower case",
         "  --domain: must not be a whole top-level domain",
-        "  --daily-budget: must be greater than or equal to 0",
+        "  --daily-budget: must be at least 0",
     ]
     assert names_in(tmp_path) == []
 
@@ -207,7 +207,7 @@ async def test_an_answer_that_is_not_valid_is_asked_for_again(tmp_path: Path) ->
     assert done.err.count("The brand's id") == 3
     assert "whose checksum (the letters' case) is right" in done.err
     assert "must not be a whole top-level domain" in done.err
-    assert "must be greater than or equal to 0" in done.err
+    assert "must be at least 0" in done.err
     brand = parse_brand_file((tmp_path / "brand.toml").read_text(), "brand.toml")
     assert brand.id == CHECKSUMMED.lower()
 

@@ -115,7 +115,9 @@ async def test_a_wallet_that_was_never_served_is_listed_without_a_nonce(
 
 
 async def test_without_lanes_there_is_nothing_to_list_or_pause(lane_commands: Lanes) -> None:
-    assert (await lane_commands("list")).err == "There is no lane.\n"
+    assert (await lane_commands("list")).err == (
+        "There is no lane yet: a process with the role operator makes one for each wallet.\n"
+    )
     refused = await lane_commands("pause", "--all", "--reason", "x")
     assert refused.code == 1
     assert refused.err == "ltzd: There is no lane. Known are: none. Nothing changed.\n"

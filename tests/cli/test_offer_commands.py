@@ -247,8 +247,8 @@ async def test_a_business_is_approved_and_revoked_once_each(cli: RegistrarCli) -
                 "--brand: must be an address: 0x and 40 hex digits",
                 "--payout: must not be the zero address",
                 "--price: must be an amount of LTZ in digits, such as 12 or 12.5",
-                "--max-supply: must be less than or equal to 4294967295",
-                "--max-per-user: must be less than or equal to 65535",
+                "--max-supply: must be at most 4294967295",
+                "--max-per-user: must be at most 65535",
                 "--charges: must be a whole number",
                 "--uri: must not hold control characters",
             ],
@@ -256,7 +256,7 @@ async def test_a_business_is_approved_and_revoked_once_each(cli: RegistrarCli) -
         (
             ("collection", "set", "0", "--unsigned", "--price", "79228162514.264337593543950336"),
             [
-                "COLLECTION: must be greater than or equal to 1",
+                "COLLECTION: must be at least 1",
                 f"--price: must be at most {MOST} LTZ",
             ],
         ),

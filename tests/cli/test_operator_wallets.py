@@ -1,5 +1,8 @@
 """`ltzd wallet` lists, drains and retires the operator's wallets, and tells the consequences."""
 
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,8 +16,8 @@ from ltzd.store.operator import lanes, transactions, wallets
 from ltzd.store.operator.leases import lane_lease
 from ltzd.store.operator.wallets import WalletState
 from ltzd.store.status import read_status
-from ltzd.values import Address, checksummed
-from tests.support.chain.fake_node import CHAIN_ID, FakeNode
+from ltzd.values import Address, checksummed, hex_of
+from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, OTHERS_AT, FakeNode
 from tests.support.commands import Outcome, ltzd
 from tests.support.rows.core import (
     MINTER,
@@ -26,6 +29,8 @@ from tests.support.rows.core import (
     pool,
     save,
 )
+from tests.support.secret_files import write_secret
+from tests.support.surfaces.event_surface import a_served_node
 
 __all__ = ["pool"]
 
@@ -150,10 +155,11 @@ async def test_a_wallet_with_open_work_is_not_retired_unless_its_key_is_gone(
     await an_open_transaction(pool, db)
     (epoch,) = await db.fetchrow("SELECT epoch FROM lanes")
 
+    await wallet(data_dir, "drain", NAME)
     refused = await wallet(data_dir, "retire", NAME)
     assert refused.code == 1
-    assert "1 transactions that are not final: drain it first" in refused.err
-    assert (await shown(data_dir))["state"] == "active"
+    assert "1 transactions that are not final: retire it when it is drained" in refused.err
+    assert (await shown(data_dir))["state"] == "draining"
     assert await db.fetchval("SELECT epoch FROM lanes") == epoch
 
     both = await wallet(data_dir, "retire", NAME, "--lost", "--stolen")
@@ -168,14 +174,59 @@ async def test_a_wallet_with_open_work_is_not_retired_unless_its_key_is_gone(
     assert await db.fetchval("SELECT epoch FROM lanes") == epoch + 1
 
 
-async def test_a_drained_wallet_is_retired_and_its_key_may_go(
-    data_dir: Path, db: Connection
+@pytest.mark.parametrize(("cause", "code"), [((), 1), (("--lost",), 0), (("--stolen",), 0)])
+async def test_an_active_wallet_that_is_idle_is_ended_only_for_a_cause(
+    data_dir: Path, db: Connection, cause: tuple[str, ...], code: int
 ) -> None:
+    await a_wallet_of_the_settings(db)
+    done = await wallet(data_dir, "retire", NAME, *cause)
+    assert done.code == code
+    if code:
+        assert f"drain it first (`ltzd wallet drain {NAME}`)" in done.err
+    assert (await shown(data_dir))["state"] == ("active" if code else "retired")
+
+
+@asynccontextmanager
+async def naming(node: FakeNode, data_dir: Path) -> AsyncIterator[None]:
+    """The dev instance's file names the node."""
+    names = ("LTZ", "PerkNFT", "PointsSale", "BusinessEscrow")
+    async with a_served_node(node) as url:
+        content = json.loads((data_dir / "dev.json").read_text()) | {
+            "rpcUrl": url,
+            "contracts": dict(zip(names, map(hex_of, (LTZ_AT, *OTHERS_AT)), strict=True)),
+        }
+        write_secret(data_dir / "dev.json", json.dumps(content))
+        yield
+
+
+@pytest.mark.parametrize(
+    ("balance", "is_down", "sentence"),
+    [
+        (15 * 10**17, False, "The wallet holds 1.5 of the chain's coin: move it before the key"),
+        (0, False, "the wallet holds no coin: its key can be destroyed"),
+        (0, True, "No node tells its balance: look at it, and move its coin before its key"),
+    ],
+)
+async def test_a_key_can_be_destroyed_once_its_wallet_holds_no_coin(
+    data_dir: Path, db: Connection, *, balance: int, is_down: bool, sentence: str
+) -> None:
+    await a_wallet_of_the_settings(db)
+    await wallet(data_dir, "drain", NAME)
+    node = FakeNode()
+    node.balance, node.is_down = balance, is_down
+    async with naming(node, data_dir):
+        done = await wallet(data_dir, "retire", NAME)
+    assert done.code == 0
+    assert sentence in done.err
+    assert ("can be destroyed" in done.err) is (balance == 0 and not is_down)
+
+
+async def test_a_drained_wallet_is_retired_for_good(data_dir: Path, db: Connection) -> None:
     await a_wallet_of_the_settings(db)
     await wallet(data_dir, "drain", NAME)
     done = await wallet(data_dir, "retire", NAME)
     assert done.code == 0
-    assert "its key can be destroyed" in done.err
+    assert "No node tells its balance" in done.err
     assert "Remove it from the settings" in done.err
     assert "retired wallets have finished" in (await wallet(data_dir, "list")).err
     assert NAME in (await wallet(data_dir, "list", "--all")).out

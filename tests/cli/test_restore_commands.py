@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from ltzd.chain.signing import Signer, UnsignedTransaction
+from ltzd.rules.operator.fees import GWEI
 from ltzd.store.database import session
 from ltzd.values import checksummed, hex_of
-from tests.support.chain.fake_node import LTZ_AT, OTHERS_AT
+from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, OTHERS_AT
 from tests.support.chain.mint_world import World, observer, stop_of, world
 from tests.support.commands import Outcome, ltzd
 from tests.support.rows.core import MINTER, pool, value
@@ -20,6 +22,7 @@ from tests.support.surfaces.event_surface import a_served_node
 __all__ = ["observer", "pool", "world"]
 
 WALLET = checksummed(MINTER.address)
+STOLEN = Signer(b"\x07" * 32)
 
 
 class Cli:
@@ -93,7 +96,7 @@ async def test_a_check_tells_what_was_lost_and_changes_nothing(world: World, cli
     assert done.code == 1
     assert f"The mint lane of {WALLET}: next nonce 0" in done.out
     assert "The chain knows 1 nonces of it, the database 0" in done.out
-    assert "LTZ has used later ones: `ltzd restore apply` continues at 256" in done.out
+    assert "LTZ has used later references: `ltzd restore apply` continues at 256" in done.out
     assert "To do: ltzd restore apply" in done.out
     assert await rows(world) == before
 
@@ -116,6 +119,76 @@ async def test_apply_lets_a_restored_database_continue_and_says_so(world: World,
     async with world.serving():
         await world.minted()
     assert world.node.minted() == Counter(await world.references())
+
+
+async def a_thief_leaves_a_gap(world: World, state: str) -> None:
+    """A wallet in this state has used two nonces; its thief's nonce 9 waits in the pool."""
+    async with session(world.observer) as connection:
+        await connection.execute(
+            """
+            INSERT INTO operator_wallets (chain_id, wallet, kind, state)
+            VALUES ($1, $2, 'mint', $3)
+            """,
+            CHAIN_ID,
+            STOLEN.address,
+            state,
+        )
+        await connection.execute(
+            """
+            INSERT INTO lanes (chain_id, wallet, kind, epoch, next_nonce)
+            VALUES ($1, $2, 'mint', 5, 2)
+            """,
+            CHAIN_ID,
+            STOLEN.address,
+        )
+    for _ in range(2):
+        world.node.use_nonce(STOLEN)
+    unsigned = UnsignedTransaction(CHAIN_ID, 9, GWEI, 2 * GWEI, 30_000, LTZ_AT, 0, b"x", False)
+    sent = await world.node.call("eth_sendRawTransaction", hex_of(STOLEN.sign(unsigned).raw))
+    assert sent
+
+
+async def test_a_retired_wallet_is_not_compared(world: World, cli: Cli) -> None:
+    """Or its thief could hold up the restore of every lane with one pending transaction."""
+    await world.queue(3)
+    async with world.serving():
+        await world.settled("published")
+    await lose_the_last_commits(world)
+    world.node.mine(takes_pool=True)
+    await a_thief_leaves_a_gap(world, "retired")
+    done = await cli("restore", "check")
+    assert WALLET in done.out
+    assert checksummed(STOLEN.address) not in done.out
+    done = await cli("restore", "apply")
+    assert done.code == 0, done.err
+    assert f"The mint lane of {WALLET} continues at nonce 1; it was at 0." in done.out
+    done = await cli("restore", "check")
+    assert done.code == 0, done.out
+
+
+async def test_a_gap_holds_back_its_own_lane_only(world: World, cli: Cli) -> None:
+    await world.queue(3)
+    async with world.serving():
+        await world.settled("published")
+    await lose_the_last_commits(world)
+    world.node.mine(takes_pool=True)
+    await a_thief_leaves_a_gap(world, "active")
+    stolen = checksummed(STOLEN.address)
+    done = await cli("restore", "check")
+    assert f"Transactions of {stolen} with the nonces 9 wait in a node's pool" in done.out
+    assert "leaves this lane as it is; the other lanes continue" in done.out
+    done = await cli("restore", "apply")
+    assert done.code == 1
+    assert f"The mint lane of {WALLET} continues at nonce 1; it was at 0." in done.out
+    assert f"The mint lane of {stolen} is left as it was" in done.out
+    assert f"ltzd wallet retire {stolen} --stolen" in done.out
+    where = "FROM lanes WHERE wallet = $1"
+    assert await value(world.observer, f"SELECT next_nonce {where}", STOLEN.address) == 2
+    done = await cli("restore", "apply", "--json")
+    assert done.code == 1
+    assert [lane["wallet"] for lane in json.loads(done.out)["heldBack"]] == [stolen]
+    assert (await cli("wallet", "retire", stolen, "--stolen")).code == 0
+    assert (await cli("restore", "check")).code == 0
 
 
 async def test_a_wallet_is_adopted_only_with_a_confirmation(world: World, cli: Cli) -> None:
@@ -155,6 +228,21 @@ async def test_a_wallet_that_is_in_use_now_is_not_adopted(world: World, cli: Cli
     assert done.code == 1
     assert "has just signed again" in done.err
     assert await value(world.observer, "SELECT count(*) FROM lanes") == 0
+
+
+@pytest.mark.parametrize("command", [("restore", "check"), ("restore", "apply")])
+async def test_with_a_node_that_is_behind_nothing_is_compared(
+    world: World, cli: Cli, command: tuple[str, str]
+) -> None:
+    world.node.mines_at_once = True
+    await world.queue(2)
+    async with world.serving():
+        await world.minted()
+    world.node.lag = world.node.head.number
+    done = await cli(*command)
+    assert (done.code, done.out) == (1, "")
+    assert "The nodes are behind: the index has read block" in done.err
+    assert "Repeat the command when a node has caught up" in done.err
 
 
 @pytest.mark.parametrize("command", [("restore", "check"), ("restore", "apply")])

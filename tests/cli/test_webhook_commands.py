@@ -226,7 +226,22 @@ async def test_what_was_taken_back_is_not_replayed(instance: Instance, db: Conne
         (["msg_" + "0" * 32], f"There is no webhook msg_{'0' * 32}. Nothing changed."),
         (
             ["--brand", "Demo", "--since", "yesterday"],
-            "--since 'yesterday' is not a time such as 2025-01-31T12:00:00Z.",
+            (
+                "--since 'yesterday' is neither a time such as 2025-01-31T12:00:00Z nor an age "
+                "such as 90m, 12h or 7d."
+            ),
+        ),
+        (
+            ["--brand", "Demo", "--since", "0001-01-01T00:00:00+14:00"],
+            "--since '0001-01-01T00:00:00+14:00' is outside of the years 1 to 9999.",
+        ),
+        (
+            ["--brand", "Demo", "--since", "9999-12-31T23:59:59-14:00"],
+            "--since '9999-12-31T23:59:59-14:00' is outside of the years 1 to 9999.",
+        ),
+        (
+            ["--brand", "Demo", "--since", "999999d"],
+            "--since '999999d' is outside of the years 1 to 9999.",
         ),
     ],
 )
@@ -257,13 +272,13 @@ async def test_a_disabled_endpoint_is_shown_and_enabled_once(
     assert f"{DEMO.id} has been disabled since {iso(NOW)}: it answered 410." in shown.err
     assert (done.code, done.out) == (0, "")
     assert done.err == (
-        f"The endpoint of Brand {DEMO.id} (Demo) is enabled. 1 webhook is due now.\n"
+        f"Brand {DEMO.id} (Demo) gets webhooks again. 1 webhook is due now.\n"
         "Exhausted webhooks are sent again only by `ltzd webhooks replay`.\n"
     )
     assert await state_of(db, waiting) == ("pending", 0, True)
     assert (await state_of(db, given_up))[0] == "exhausted"
     assert (again.code, again.err) == (
         1,
-        f"ltzd: The endpoint of Brand {DEMO.id} (Demo) is not disabled. Nothing changed.\n",
+        f"ltzd: Brand {DEMO.id} (Demo) has no disabled endpoint. Nothing changed.\n",
     )
     assert (await instance.webhooks("list", "--json")).json["disabledEndpoints"] == []

@@ -108,6 +108,11 @@ def test_other_libraries_lines_are_json_with_our_request_id(lines: io.StringIO) 
     assert "DeprecationWarning: old" in second["event"]
 
 
+def test_attempts_to_connect_leave_no_tracebacks(lines: io.StringIO) -> None:
+    logging.getLogger("asyncpg.pool").warning("Failed to restore the floor")
+    assert lines.getvalue() == ""
+
+
 def test_lines_below_the_level_are_not_written(lines: io.StringIO) -> None:
     structlog.get_logger().debug("step")
     logging.getLogger("asyncio").debug("step")

@@ -102,26 +102,33 @@ async def earned(instance: Instance, email: str, brand: str, event_type: str) ->
     await all_minted(instance)
 
 
-async def access_token(instance: Instance, email: str) -> str:
+async def token_of(instance: Instance, email: str, kind: str) -> str:
     url = instance.dev_json["sandbox"]["identityTokenUrl"]
     async with instance.http.post(url, json={"email": email}) as reply:
-        token: str = (await reply.json())["accessToken"]
+        token: str = (await reply.json())[kind]
         return token
 
 
 async def as_owner(
-    instance: Instance, email: str, method: str, path: str = "", body: object = None
+    instance: Instance,
+    email: str,
+    method: str,
+    path: str = "",
+    body: object = None,
+    kind: str = "accessToken",
 ) -> tuple[int, dict[str, Any]]:
     """The answer of /site-links to a user who has proved this address."""
-    headers = {"Authorization": f"Bearer {await access_token(instance, email)}"}
+    headers = {"Authorization": f"Bearer {await token_of(instance, email, kind)}"}
     url = f"{instance.base_url}/site-links{path}"
     async with instance.http.request(method, url, json=body, headers=headers) as reply:
         return reply.status, await reply.json() if await reply.read() else {}
 
 
-async def link_code(instance: Instance, email: str, allowance: int = 500) -> str:
+async def link_code(
+    instance: Instance, email: str, allowance: int = 500, kind: str = "accessToken"
+) -> str:
     body = {"host": instance.dev_json["site"]["host"], "dailyAllowance": allowance}
-    status, answer = await as_owner(instance, email, "POST", body=body)
+    status, answer = await as_owner(instance, email, "POST", body=body, kind=kind)
     assert status == 201, answer
     code: str = answer["code"]
     return code
@@ -243,6 +250,19 @@ async def test_after_proof_of_an_address_a_site_session_spends_what_its_member_e
     host = one_instance.dev_json["site"]["host"]
     assert (await as_owner(one_instance, visitor.email, "DELETE", f"/{host}"))[0] == 204
     assert await spendable() == 10
+
+
+@pytest.mark.parametrize("kind", ["identityToken", "accessToken"])
+async def test_a_proof_before_the_addresss_first_event_counts_as_one_after_it(
+    one_instance: Instance, kind: str
+) -> None:
+    visitor = await a_visitor(one_instance)
+    await link_code(one_instance, visitor.email, kind=kind)
+    await earned(one_instance, visitor.email, "brand", "account_creation")
+    await visitor.request_until_success("checkin", {})
+    await all_minted(one_instance)
+
+    assert (await visitor.ask("me"))[1]["spendable"] == 10, "what the member earned there"
 
 
 async def test_a_link_and_its_removal_survive_a_kill(one_instance: Instance) -> None:

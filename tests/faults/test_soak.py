@@ -38,6 +38,8 @@ USERS = 4
 CLIENTS = 2
 TOKENS = 2
 SETTLED_SECONDS = 180.0
+UNEXPECTED = ("http.failed", "lane.failed", "webhook.attempt_broke")
+"""Log lines of exceptions that no code expects; no fault of the schedule causes one."""
 
 
 def test_a_seed_repeats_its_schedule() -> None:
@@ -88,6 +90,8 @@ async def test_processes_hold_no_more_after_minutes_of_traffic() -> None:
 async def _assert_settled(site: SoakSite, traffic: Traffic) -> None:
     instance = site.instance
     assert traffic.refused == []
+    lines = instance.printed_in_all_lives().splitlines()
+    assert [line for line in lines if any(text in line for text in UNEXPECTED)] == []
     await site.nodes.recovered()
     site.nodes.answers += traffic.events.accepted
     await site.nodes.settle(SETTLED_SECONDS)

@@ -86,6 +86,9 @@ class Runbook:
             for each in arguments
         ]
         named = [{"0xSTOLEN": self._stolen, "0xNEW": self.new}.get(each, each) for each in named]
+        if "--config" in named:
+            at = named.index("--config")
+            del named[at : at + 2]
         is_of_instance = named[0] != "key"
         return [*named, "--data-dir", str(self._instance.data_dir)] if is_of_instance else named
 

@@ -10,7 +10,7 @@ from ltzd.cli.books import report as books_report
 from ltzd.cli.output import print_json, print_message
 from ltzd.cli.targets import Target, open_connection
 from ltzd.errors import Misconfigured, Refused
-from ltzd.store.books import acknowledgements
+from ltzd.store.books import acknowledgements, reconciliation
 
 _ALL_ROWS = 1_000_000
 _NEVER = frozenset({"supply_and_balances_differ"})
@@ -50,12 +50,22 @@ def _refuse_malformed(given: Explanation) -> None:
         raise Misconfigured("Name the rows as `ltzd books` shows them, or give --all.")
     if given.is_withdrawn:
         return
+    _refuse_unknown(given.kind)
     if given.kind in _NEVER:
-        raise Misconfigured(f"{given.kind} cannot be acknowledged: it is another row each time.")
+        raise Misconfigured(f"{given.kind} cannot be acknowledged: its rows have no lasting ids.")
     if not given.reason.strip() or len(given.reason) > _LONGEST_REASON:
         raise Misconfigured(
             f"Give --reason in up to {_LONGEST_REASON} characters: `ltzd books` shows it to the "
             "next person."
+        )
+
+
+def _refuse_unknown(kind: str) -> None:
+    known = sorted({*books_report.CHAIN_KINDS, *(check.kind for check in reconciliation.CHECKS)})
+    if kind not in known:
+        raise Misconfigured(
+            f"{kind} is no kind of disagreement. The kinds are: {', '.join(known)}. Nothing "
+            "changed."
         )
 
 
@@ -84,6 +94,9 @@ async def _withdraw(target: Target, given: Explanation) -> dict[str, Any]:
     subjects: Sequence[str] | None = None if given.every else given.subjects
     async with open_connection(target, "books acknowledge") as connection:
         withdrawn = await acknowledgements.withdraw(connection, given.kind, subjects)
+    if not withdrawn:
+        # Rows of an earlier version's kinds can be withdrawn.
+        _refuse_unknown(given.kind)
     return {"kind": given.kind, "withdrawn": withdrawn}
 
 

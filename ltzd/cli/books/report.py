@@ -38,6 +38,9 @@ from ltzd.store.brands.records import BrandRecord
 from ltzd.store.database import Connection
 from ltzd.values import ZERO_ADDRESS, Address
 
+CHAIN_KINDS = ("supply_and_balances_differ", "used_without_mint", "mint_without_use")
+"""The kinds of disagreements between the index and LTZ's own state."""
+_SUPPLY, _USED, _UNUSED = CHAIN_KINDS
 _OTHER_STEPS = 2
 """The amounts by brand, and the chain."""
 NAMED_ROWS = 20
@@ -192,15 +195,15 @@ async def _compare_with_chain(
         }
         finding = Finding(f"block {indexed.number}", sides)
         meaning = "LTZ's total supply is not the sum of the balances"
-        differences.append(Disagreement("supply_and_balances_differ", meaning, 1, (finding,)))
+        differences.append(Disagreement(_SUPPLY, meaning, 1, (finding,)))
     only_chain, only_index = reference_differences(state.used, indexed.used)
     for kind, meaning, seqs in (
         (
-            "used_without_mint",
+            _USED,
             "references that are used on chain but have no mint in the index",
             only_chain,
         ),
-        ("mint_without_use", "mints in the index whose reference is not used on chain", only_index),
+        (_UNUSED, "mints in the index whose reference is not used on chain", only_index),
     ):
         if seqs:
             differences.append(await _describe_references(connection, kind, meaning, seqs))

@@ -157,7 +157,7 @@ def _chain_lines(report: Report) -> Iterator[str]:
     yield f"Indexed up to block {indexed.number} {hex_of(indexed.hash)}."
     yield f"All wallets hold {_ltz(indexed.balances)} LTZ."
     if report.supply is not None:
-        yield f"LTZ's total supply is {_ltz(report.supply)} LTZ there."
+        yield f"LTZ's total supply at that block is {_ltz(report.supply)} LTZ."
 
 
 def _disagreement_lines(of: Disagreement, standing: str = "") -> Iterator[str]:

@@ -65,6 +65,13 @@ def rotate_key(
     revoke: Annotated[
         bool, typer.Option("--revoke", help="Revoke the old key at once instead of after 24 hours.")
     ] = False,
+    is_master_key_lost: Annotated[
+        bool,
+        typer.Option(
+            "--master-key-lost",
+            help="Replace a key although its master key is lost; the old key ends at once.",
+        ),
+    ] = False,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
@@ -74,7 +81,14 @@ def rotate_key(
     from ltzd.cli.targets import resolve_target
 
     target = resolve_target(data_dir, config)
-    brand_rotation.rotate(target, brand, key, revoke=revoke, as_json=as_json)
+    brand_rotation.rotate(
+        target,
+        brand,
+        key,
+        revoke=revoke,
+        is_master_key_lost=is_master_key_lost,
+        as_json=as_json,
+    )
 
 
 @app.command()

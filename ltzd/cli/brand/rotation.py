@@ -5,20 +5,56 @@ import asyncio
 from ltzd.cli.brand.lookup import describe_brand, find_brand
 from ltzd.cli.output import print_keys, print_message
 from ltzd.cli.targets import Target, open_connection
+from ltzd.daemon.checks.database import require_master_key
+from ltzd.errors import Misconfigured
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands.keys import FIELDS, KeyName, Rotation
+from ltzd.store.database import Connection
+from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import hex_of, iso
 
 
-def rotate(target: Target, brand: str, key: KeyName, *, revoke: bool, as_json: bool) -> None:
-    """Print the new key as JSON; with `as_json` also what became of the previous key."""
-    asyncio.run(_rotate(target, brand, key, revoke=revoke, as_json=as_json))
+def rotate(
+    target: Target,
+    brand: str,
+    key: KeyName,
+    *,
+    revoke: bool,
+    is_master_key_lost: bool,
+    as_json: bool,
+) -> None:
+    """Print the new key as JSON; with `as_json` also what became of the previous key.
+
+    Raises Misconfigured, and changes nothing, if the master key file does not open what the
+    database holds, unless that master key is lost.
+    """
+    asyncio.run(
+        _rotate(
+            target,
+            brand,
+            key,
+            revoke=revoke,
+            is_master_key_lost=is_master_key_lost,
+            as_json=as_json,
+        )
+    )
 
 
-async def _rotate(target: Target, brand: str, key: KeyName, *, revoke: bool, as_json: bool) -> None:
+async def _rotate(
+    target: Target,
+    brand: str,
+    key: KeyName,
+    *,
+    revoke: bool,
+    is_master_key_lost: bool,
+    as_json: bool,
+) -> None:
     sealer = target.sealer()
     async with open_connection(target, "brand rotate-key") as connection:
         record = await find_brand(connection, brand)
+        # An API key is kept as a hash, without the master key.
+        if key != "api_key" and not is_master_key_lost:
+            await _require_master_key(connection, sealer)
         rotation = await brand_keys.rotate(connection, record.id, key, sealer, revoke=revoke)
     # Printed after the commit: a key that is not in force must not be given away.
     shown = {"brandId": hex_of(record.id), FIELDS[key]: rotation.key}
@@ -32,6 +68,16 @@ async def _rotate(target: Target, brand: str, key: KeyName, *, revoke: bool, as_
         from ltzd.dev.demo import rotated_keys  # noqa: PLC0415 - only for a dev instance
 
         rotated_keys.keep(target.data_dir, shown)
+
+
+async def _require_master_key(connection: Connection, sealer: Sealer) -> None:
+    try:
+        await require_master_key(connection, sealer)
+    except Misconfigured as error:
+        raise Misconfigured(
+            f"{error.message} If that master key is lost for good, --master-key-lost replaces "
+            "this key all the same. Nothing changed."
+        ) from error
 
 
 def _fate_of_previous(rotation: Rotation) -> dict[str, str | None]:

@@ -19,7 +19,10 @@ from ltzd.rules.checks.findings import Finding, fault
 
 
 def check(config: Path, roles: str | None, *, as_json: bool, also_running: bool = False) -> None:
-    """Print the findings, with `also_running` those of the doctor; exit with 1 on a fault."""
+    """Print the findings of the start's checks; exit with 1 on a fault.
+
+    With `also_running` the findings of the doctor are added.
+    """
     with only_errors_logged():
         settings = settings_or_faults(config, roles)
         findings = (

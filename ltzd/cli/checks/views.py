@@ -20,7 +20,7 @@ def print_findings(findings: Sequence[Finding], *, as_json: bool) -> None:
     lines: list[RenderableType] = []
     for finding in sorted(findings, key=lambda each: _ORDER.index(each.level)):
         lines.append(Text(f"{finding.level.value} {finding.check}", _STYLES[finding.level]))
-        lines.append(Padding(plain_text(finding.sentence), (0, 0, 0, 2)))
+        lines.append(Padding(plain_text(finding.sentence), (0, 0, 0, 2), expand=False))
     print_page(Group(*lines))
 
 

@@ -161,7 +161,7 @@ def _sentences(report: IndexReport) -> list[str]:
         return ["No block of this range is indexed."]
     blocks = f"Blocks {report.first} to {report.last}"
     kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("missing", "foreign", "wrong"))
-    lines = [f"{blocks}: " + (f"{kinds}." if counts else "the index is what the nodes show.")]
+    lines = [f"{blocks}: " + (f"{kinds}." if counts else "the index agrees with the nodes.")]
     if report.mends and counts:
         facts = "1 fact was" if report.mended == 1 else f"{report.mended} facts were"
         lines.append(f"{facts} corrected.")

@@ -9,7 +9,8 @@ import typer
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, ConfigInstead, DataDir
 
 app = typer.Typer(
-    help="The index of the chain: compare it with the nodes, repair it.", no_args_is_help=True
+    help="The index of the chain: compare it with the nodes, repair it, rebuild it.",
+    no_args_is_help=True,
 )
 
 FirstBlock = Annotated[

@@ -1,4 +1,4 @@
-"""Writes keystores of version 3, whose files nobody else can read, and tells their addresses.
+"""Writes keystores of version 3, whose files only their owner can read, and reads their addresses.
 
 A keystore is opened again before its address is printed, so an address is never given out for a
 key that cannot be used.

@@ -45,12 +45,15 @@ def list_(
 @app.command()
 def adopt(
     wallet: Annotated[str, typer.Argument(help="The wallet.", metavar="0x…")],
-    kind: OfKind = None,
+    kind: Annotated[
+        Literal["mint", "relay", "treasury"] | None,
+        typer.Option("--kind", help="The wallet's kind, if this database does not know it."),
+    ] = None,
     is_confirmed: Annotated[
         bool, typer.Option("--yes", help="Nothing else uses the wallet: do not ask.")
     ] = False,
     watch_seconds: Annotated[
-        float, typer.Option(min=0, help="Watch so long whether something else still signs.")
+        float, typer.Option(min=0, help="Seconds to watch whether something else still signs.")
     ] = 3.0,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
@@ -78,7 +81,7 @@ def pause(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
-    """Sign no new work until `resume`; what is in flight is still published and made dearer."""
+    """Sign no new work until `resume`; what is in flight is still published and replaced."""
     from ltzd.cli.lane import switches as lane_switches
     from ltzd.cli.targets import resolve_target
 

@@ -163,8 +163,8 @@ def _sentences(each: Switched, reason: str | None) -> Iterator[str]:
         again = "still " if since else ""
         yield f"{name} is {again}paused by hand{since}: it signs no new work."
         yield (
-            f"  {lane.unmined} of its transactions are in flight: they are still published, made "
-            "dearer and watched until they are final. A restart does not end the pause."
+            f"  {lane.unmined} of its transactions are in flight: they are still published, "
+            "replaced and watched until they are final. A restart does not end the pause."
         )
         yield f"  {_CONSEQUENCES.get(lane.kind, '')}".rstrip()
     if lane.state is not WalletState.RETIRED:

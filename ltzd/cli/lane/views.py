@@ -61,7 +61,9 @@ def list_lanes(target: Target, kind: str | None, urls: Sequence[str], *, as_json
         for sentence in _remarks(lanes, answer.wallets):
             print_message(sentence)
     else:
-        print_message("There is no lane.")
+        print_message(
+            "There is no lane yet: a process with the role operator makes one for each wallet."
+        )
 
 
 async def _read(

@@ -11,13 +11,14 @@ from ltzd.operator import restoring
 from ltzd.operator.restoring import Applied, Comparison
 
 
-def apply(target: Target, urls: Sequence[str], *, as_json: bool) -> None:
-    """Raises Refused, before any change, if a wallet's pool has a gap."""
+def apply(target: Target, urls: Sequence[str], *, as_json: bool) -> bool:
+    """Returns whether every lane that should continue does."""
     before, applied, after = asyncio.run(_apply(target, urls))
     if as_json:
         print_json(restore_views.applied_object(applied, after))
     else:
         print(*restore_views.applied_lines(before, applied, after), sep="\n", flush=True)
+    return not applied.held_back
 
 
 async def _apply(target: Target, urls: Sequence[str]) -> tuple[Comparison, Applied, Comparison]:
@@ -26,6 +27,10 @@ async def _apply(target: Target, urls: Sequence[str]) -> tuple[Comparison, Appli
         async with answering_nodes(urls, chain.chain_id, chain.genesis_hash) as answering:
             for fault in answering.faults:
                 print_message(f"Not asked: {fault}")
-            before = await restoring.compare(connection, answering.nodes)
+            before = await restoring.compare(connection, answering.nodes, answering.silent)
             applied = await restoring.apply(connection, before)
-            return before, applied, await restoring.compare(connection, answering.nodes)
+            return (
+                before,
+                applied,
+                await restoring.compare(connection, answering.nodes, answering.silent),
+            )

@@ -27,4 +27,4 @@ async def _check(target: Target, urls: Sequence[str]) -> Comparison:
         async with answering_nodes(urls, chain.chain_id, chain.genesis_hash) as answering:
             for fault in answering.faults:
                 print_message(f"Not asked: {fault}")
-            return await restoring.compare(connection, answering.nodes)
+            return await restoring.compare(connection, answering.nodes, answering.silent)

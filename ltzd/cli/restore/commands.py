@@ -37,10 +37,14 @@ def apply(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
-    """Move the counters past all that the chain has used, and link lost mints; may be repeated."""
+    """Move the counters past all that the chain has used, and link lost mints; may be repeated.
+
+    Exits with 1 if a lane that should continue is held back.
+    """
     from ltzd.cli.chain_targets import node_urls
     from ltzd.cli.restore import apply as restore_apply
     from ltzd.cli.targets import resolve_target
 
     urls = node_urls(data_dir, config)
-    restore_apply.apply(resolve_target(data_dir, config), urls, as_json=as_json)
+    is_done = restore_apply.apply(resolve_target(data_dir, config), urls, as_json=as_json)
+    raise typer.Exit(0 if is_done else 1)

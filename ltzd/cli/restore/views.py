@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from ltzd.cli.tx.texts import counted
 from ltzd.operator.restoring import Applied, Comparison, WalletComparison
 from ltzd.rules.operator import wallet_history
 from ltzd.values import checksummed, hex_of
@@ -45,8 +46,9 @@ def _lane_object(lane: WalletComparison) -> dict[str, Any]:
         "mustResume": lane.must_resume,
         "isAhead": lane.is_ahead,
         "nextNonce": record and record.next_nonce,
-        "continueAt": lane.nonce if lane.must_resume else None,
+        "continueAt": lane.nonce if lane.must_resume and lane.obstacle is None else None,
         "behindGap": lane.behind_gap,
+        "obstacle": lane.obstacle,
         "inFlight": 0 if record is None else len(record.in_flight),
         "foreignUse": record and record.foreign_use,
         "nodes": [
@@ -93,8 +95,8 @@ def _lane_lines(lane: WalletComparison) -> Iterator[str]:
     for history in lane.histories:
         pooled = f", {len(history.pooled)} in its pool" if history.pooled else ""
         yield (
-            f"  {history.name}: {history.used} nonces used by block {history.head}, the next one "
-            f"with pending ones is {history.pending}{pooled}"
+            f"  {history.name}: {counted(history.used, 'nonce')} used up to block {history.head}; "
+            f"after pending transactions the next one is {history.pending}{pooled}"
         )
     if lane.is_ahead:
         highest = wallet_history.next_free(lane.histories)
@@ -110,20 +112,21 @@ def _lane_lines(lane: WalletComparison) -> Iterator[str]:
         )
     if lane.has_taken_references:
         yield "  LTZ has used references that this lane would still give out."
-    if lane.behind_gap:
-        nonces = ", ".join(map(str, lane.behind_gap[:5]))
-        yield f"  In a pool, nonces {nonces} wait for nonce {lane.nonce}, which nobody has."
-    if lane.must_resume:
+    if lane.obstacle is not None:
+        yield f"  {lane.obstacle}"
+        yield "  `ltzd restore apply` leaves this lane as it is; the other lanes continue."
+    elif lane.must_resume:
         yield f"  `ltzd restore apply` lets it continue at nonce {lane.nonce}."
 
 
 def _reference_lines(comparison: Comparison) -> Iterator[str]:
     if comparison.next_seq is None:
         return
-    yield f"References: the database has given out those below {comparison.next_seq}."
+    yield f"The database has given out the references below {comparison.next_seq}."
     if comparison.is_counter_behind:
         yield (
-            f"  LTZ has used later ones: `ltzd restore apply` continues at {comparison.free_seq}."
+            f"  LTZ has used later references: `ltzd restore apply` continues at "
+            f"{comparison.free_seq}."
         )
 
 
@@ -152,6 +155,10 @@ def applied_object(applied: Applied, after: Comparison) -> dict[str, Any]:
             {"wallet": checksummed(record.wallet), "kind": record.kind, "nonce": nonce}
             for record, nonce in applied.resumed
         ],
+        "heldBack": [
+            {"wallet": checksummed(lane.wallet), "reason": lane.obstacle}
+            for lane in applied.held_back
+        ],
         "referencesFrom": applied.raised_to,
         "recordedMints": applied.linked,
         "requeued": applied.released,
@@ -177,5 +184,12 @@ def applied_lines(before: Comparison, applied: Applied, after: Comparison) -> It
     if applied.resumed:
         yield _WAITING
         yield "Running processes follow within seconds; nothing needs a restart."
+    for lane in applied.held_back:
+        assert lane.record is not None, "only known lanes are compared"
+        yield (
+            f"The {lane.record.kind} lane of {checksummed(lane.wallet)} is left as it was; this "
+            "holds back no other lane."
+        )
+        yield f"  {lane.obstacle}"
     if after.must_apply:
         yield "Something is left to do: see `ltzd restore check`."

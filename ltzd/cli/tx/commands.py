@@ -21,7 +21,7 @@ Wait = Annotated[
         "--wait",
         min=0,
         max=600,
-        help="Wait so long for the lane; then withdraw the request.",
+        help="Seconds to wait for the lane before the request is withdrawn.",
         metavar="SECONDS",
     ),
 ]
@@ -34,7 +34,8 @@ Leave = Annotated[
 @app.command("list")
 def list_(
     wallet: Annotated[
-        str | None, typer.Option("--wallet", help="Only of this wallet.", metavar="0x…")
+        str | None,
+        typer.Option("--wallet", help="Only transactions of this wallet.", metavar="0x…"),
     ] = None,
     state: Annotated[
         Literal[
@@ -49,10 +50,12 @@ def list_(
             "cancelled",
             "voided",
         ],
-        typer.Option("--state", help="Only in this state; open are the first three states."),
+        typer.Option(
+            "--state", help="Only transactions in this state; `open` is signed, published or mined."
+        ),
     ] = "open",
     stuck: Annotated[
-        bool, typer.Option("--stuck", help="Only those that are unmined after a minute.")
+        bool, typer.Option("--stuck", help="Only transactions that no block holds after a minute.")
     ] = False,
     limit: Annotated[
         int, typer.Option(min=1, max=10_000, help="The most transactions to list.")
@@ -98,7 +101,7 @@ def speed_up(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
-    """Replace a transaction by a dearer attempt of the same call, with the same nonce."""
+    """Replace a transaction by the same call with the same nonce and higher fees."""
     from ltzd.cli.targets import resolve_target
     from ltzd.cli.tx import requests as tx_requests
     from ltzd.rules.operator.requests import Action

@@ -207,7 +207,7 @@ def _sentences(answer: Answer, request: Request) -> Iterator[str]:
 def _after_speed_up(tx: TransactionSummary) -> Iterator[str]:
     yield (
         f"  What may still happen: any of its {tx.attempts} attempts may be mined, and one at "
-        f"most: {work_of(tx)} happens once. The lane makes it dearer again by itself, up to the "
+        f"most: {work_of(tx)} happens once. The lane raises its fees again by itself, up to the "
         "cap."
     )
     yield from _behind(tx)
@@ -266,9 +266,14 @@ def _still_open(answer: Answer, request: Request) -> str:
         )
     return (
         f"{serves}, and a process holds the request at this moment: "
-        f"`ltzd tx show {answer.view.summary.id}` tells what becomes of it. It lapses at "
-        f"{iso(answer.request.expires_at) if answer.request.expires_at else 'no time'}."
+        f"`ltzd tx show {answer.view.summary.id}` tells what becomes of it. {_lapse(answer)}"
     )
+
+
+def _lapse(answer: Answer) -> str:
+    if answer.request.expires_at is None:
+        return "The request does not lapse by itself."
+    return f"The request lapses at {iso(answer.request.expires_at)}."
 
 
 def _who_serves(lane: LaneView | None) -> str:
@@ -281,11 +286,11 @@ def _who_serves(lane: LaneView | None) -> str:
 _REASONS = {
     RequestOutcome.MINED: "it was mined meanwhile, or its nonce is used. `ltzd tx show` tells.",
     RequestOutcome.CANCELLED: "a self-transfer with its nonce is on its way already. "
-    "`ltzd tx speed-up` makes that one dearer.",
+    "`ltzd tx speed-up` raises that one's fees.",
     RequestOutcome.FEES: "a tenth more than its newest attempt, or today's price, is above the cap "
     "(max_fee_gwei). Raise the cap and restart, or wait: its bytes are published again meanwhile.",
-    RequestOutcome.FUNDS: "the wallet cannot cover the worst case of a dearer attempt. Send it gas "
-    "money, then repeat.",
+    RequestOutcome.FUNDS: "the wallet cannot cover the worst case of an attempt with higher fees. "
+    "Send it gas money, then repeat.",
     RequestOutcome.REFUSED: "nodes refuse its bytes for good at any price, or blocks hold less gas "
     "than it needs. The lane frees its nonce by a self-transfer by itself.",
     RequestOutcome.SIGNER: "the signer of its wallet did not sign. Repeat when it does.",

@@ -260,7 +260,7 @@ def events_of(view: TransactionView) -> list[tuple[datetime, str]]:
             attempt.max_fee_per_gas, attempt.max_priority_fee_per_gas, is_legacy=attempt.is_legacy
         )
         what = "self-transfer signed" if attempt.is_self_transfer else "signed"
-        again = "" if number == 0 or attempt.is_self_transfer else " again, dearer"
+        again = "" if number == 0 or attempt.is_self_transfer else " again, with higher fees"
         events.append((attempt.created_at, f"{what}{again}: {fees}"))
         if attempt.published_at is not None:
             events.append((attempt.published_at, f"a node took {hex_of(attempt.hash)}"))

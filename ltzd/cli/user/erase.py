@@ -13,6 +13,7 @@ import typer
 from ltzd.cli.output import print_json, print_message
 from ltzd.cli.targets import Target, open_connection
 from ltzd.cli.user.lookup import find_person
+from ltzd.daemon.checks.database import require_master_key
 from ltzd.errors import Refused
 from ltzd.store.database import Connection
 from ltzd.store.retention import erasure
@@ -47,8 +48,11 @@ def erase(target: Target, user: str, *, is_confirmed: bool, as_json: bool) -> No
 
 
 async def _erase(target: Target, user: str, *, is_confirmed: bool) -> dict[str, int]:
-    erased = ErasedAddresses(target.sealer())
+    sealer = target.sealer()
+    erased = ErasedAddresses(sealer)
     async with open_connection(target, "user erase") as connection:
+        # The first erasure seals a secret that every process must open from then on.
+        await require_master_key(connection, sealer)
         person = await find_person(connection, erased, user)
         if not is_confirmed:
             typer.confirm(_question(person), abort=True, err=True)
@@ -65,11 +69,13 @@ async def erase_person(
     counts = {
         "address": hidden.users,
         "claims": hidden.claims,
+        "proofs of the address": hidden.proofs,
         "custodial accounts": hidden.accounts,
         "links given to sites": await erasure.end_links(connection, person.subjects),
         "account names": await erasure.clear_account_names(connection, person.wallets),
     }
     if person.user_id is not None:
+        await erasure.hide_members(connection, erased, [person.user_id])
         counts["memberships at sites"] = await erasure.end_memberships(connection, person.user_id)
         counts["events"] = await erasure.clear_events(connection, person.user_id)
     return counts
@@ -90,5 +96,6 @@ async def _hide(
 
 
 def _question(person: Person) -> str:
-    name = person.user_id or checksummed(person.wallets[0])
+    named = [str(person.user_id or ""), *map(checksummed, person.wallets), *person.subjects]
+    name = next(filter(None, named))
     return f"Erase the e-mail address and the names of user {name}? This cannot be undone."

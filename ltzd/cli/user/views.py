@@ -18,6 +18,10 @@ from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.values import checksummed, hex_of, iso
 
 _ADDRESS_BYTES = 20
+_WITHOUT_USER = {
+    True: "none: a custodial wallet without an event",
+    False: "none: an address that a token has proven, without an event",
+}
 
 
 def show(target: Target, user: str, *, as_json: bool) -> None:
@@ -72,7 +76,7 @@ def _summary(person: Person) -> dict[str, Any]:
 
 def _page(person: Person, counts: dict[str, int]) -> Group:
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_row("user", plain_text(person.user_id or "none: a custodial wallet without an event"))
+    table.add_row("user", plain_text(person.user_id or _WITHOUT_USER[bool(person.wallets)]))
     table.add_row("e-mail address", "erased" if person.is_erased else "stored")
     for number, wallet in enumerate(person.wallets):
         table.add_row("former wallet" if number else "wallet", checksummed(wallet))

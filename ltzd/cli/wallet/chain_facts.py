@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ltzd.chain.contracts import ltz, web3_contracts
+from ltzd.chain.contracts import contract_abi, ltz
 from ltzd.chain.deployment.plan import HOT_ROLES
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
@@ -45,9 +45,7 @@ async def read(
         calls = [
             (
                 contracts[contract],
-                web3_contracts.encode_call(
-                    contract, "hasRole", web3_contracts.role_id(role), wallet
-                ),
+                contract_abi.encode_call(contract, "hasRole", contract_abi.role_id(role), wallet),
             )
             for contract, role in wanted
         ]

@@ -59,27 +59,30 @@ def add(  # noqa: PLR0913, PLR0917 - one parameter per option
         ),
     ] = None,
     kms_region: Annotated[
-        str | None, typer.Option("--kms-region", help="The key's region.", metavar="REGION")
+        str | None,
+        typer.Option("--kms-region", help="The AWS region of the key.", metavar="REGION"),
     ] = None,
     kms_endpoint: Annotated[
         str | None,
         typer.Option(
-            "--kms-endpoint", help="Instead of the region's public endpoint.", metavar="URL"
+            "--kms-endpoint", help="The URL of KMS, if not the region's public one.", metavar="URL"
         ),
     ] = None,
     web3signer_url: Annotated[
         str | None,
-        typer.Option("--web3signer-url", help="The key is behind a web3signer.", metavar="URL"),
+        typer.Option("--web3signer-url", help="The key is behind this web3signer.", metavar="URL"),
     ] = None,
     web3signer_public_key: Annotated[
         str | None,
-        typer.Option("--web3signer-public-key", help="Which of the signer's keys.", metavar="HEX"),
+        typer.Option(
+            "--web3signer-public-key", help="The wallet's public key at the signer.", metavar="HEX"
+        ),
     ] = None,
     web3signer_ca_file: Annotated[
         Path | None,
         typer.Option(
             "--web3signer-ca-file",
-            help="The authority of the signer's certificate.",
+            help="The certificate authority that has issued the signer's certificate.",
             metavar="FILE",
         ),
     ] = None,
@@ -87,13 +90,15 @@ def add(  # noqa: PLR0913, PLR0917 - one parameter per option
         Path | None,
         typer.Option(
             "--web3signer-certificate-file",
-            help="The certificate by which the signer knows ltzd.",
+            help="The client certificate that ltzd shows to the signer.",
             metavar="FILE",
         ),
     ] = None,
     web3signer_certificate_key_file: Annotated[
         Path | None,
-        typer.Option("--web3signer-certificate-key-file", help="Its key.", metavar="FILE"),
+        typer.Option(
+            "--web3signer-certificate-key-file", help="The key of that certificate.", metavar="FILE"
+        ),
     ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
@@ -180,12 +185,17 @@ def retire(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
-    """End a wallet for good: nothing is signed with it ever again. A drained one, or a lost one."""
+    """End a drained wallet for good: nothing is signed with it ever again.
+
+    With --lost or --stolen an active wallet is ended as well.
+    """
+    from ltzd.cli.chain_targets import known_node_urls
     from ltzd.cli.targets import resolve_target
     from ltzd.cli.wallet import leaving
 
     cause = leaving.cause_of(lost=lost, stolen=stolen)
-    leaving.retire(resolve_target(data_dir, config), wallet, cause, reason, as_json=as_json)
+    target, urls = resolve_target(data_dir, config), known_node_urls(data_dir, config)
+    leaving.retire(target, urls, wallet, cause, reason, as_json=as_json)
 
 
 @app.command()

@@ -1,17 +1,20 @@
 """`ltzd wallet drain` and `ltzd wallet retire`."""
 
 import asyncio
+from collections.abc import Sequence
 
+from ltzd.cli.command_node import answering_nodes
 from ltzd.cli.output import print_json, print_message
 from ltzd.cli.targets import Target, open_connection
 from ltzd.cli.wallet.lookup import find_work
 from ltzd.cli.wallet.views import as_row
-from ltzd.errors import Misconfigured
+from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.store.database import Connection
+from ltzd.store.indexer import chains
 from ltzd.store.operator import wallet_work, wallets
 from ltzd.store.operator.wallet_work import WalletWork
 from ltzd.store.operator.wallets import WalletState
-from ltzd.values import checksummed, iso
+from ltzd.values import Address, checksummed, iso
 
 LOST, STOLEN = "lost", "stolen"
 _WAITING = {
@@ -26,7 +29,9 @@ _ROLES = {"mint": "MINTER", "relay": "RELAYER and REDEEMER"}
 def cause_of(*, lost: bool, stolen: bool) -> str | None:
     """Raises Misconfigured."""
     if lost and stolen:
-        raise Misconfigured("--lost, --stolen: give one of them; a stolen key is worse.")
+        raise Misconfigured(
+            "--lost, --stolen: give only one of them, --stolen if others may have the key."
+        )
     return LOST if lost else STOLEN if stolen else None
 
 
@@ -77,36 +82,59 @@ async def _is_last(connection: Connection, work: WalletWork) -> bool:
 
 
 def retire(
-    target: Target, wallet: str, cause: str | None, reason: str | None, *, as_json: bool
+    target: Target,
+    urls: Sequence[str],
+    wallet: str,
+    cause: str | None,
+    reason: str | None,
+    *,
+    as_json: bool,
 ) -> None:
-    """`cause` is `lost` or `stolen`. Raises Misconfigured for another wallet with open work."""
-    asyncio.run(_retire(target, wallet, cause, reason, as_json=as_json))
+    """`cause` is `lost` or `stolen`; `urls` are the nodes that may tell the wallet's balance.
+
+    Raises Misconfigured for a wallet without a cause that is active or has open work.
+    """
+    asyncio.run(_retire(target, urls, wallet, cause, reason, as_json=as_json))
 
 
 async def _retire(
-    target: Target, wallet: str, cause: str | None, reason: str | None, *, as_json: bool
+    target: Target,
+    urls: Sequence[str],
+    wallet: str,
+    cause: str | None,
+    reason: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     async with open_connection(target, "wallet retire") as connection:
         before = await find_work(connection, wallet)
         row, name = before.row, checksummed(before.row.wallet)
         if row.state is WalletState.RETIRED and cause is None:
             raise Misconfigured(f"{name} was retired at {iso(row.state_since)} already.")
+        if row.state is WalletState.ACTIVE and cause is None:
+            raise Misconfigured(
+                f"{name} is active, and a retired wallet never works again: drain it first (`ltzd "
+                f"wallet drain {name}`), and retire it when it is drained. If its key is gone, "
+                "give --lost or --stolen. Nothing changed."
+            )
         note = ": ".join(part for part in (cause or "drained", reason) if part)
         async with connection.transaction():
             count = await wallet_work.retire(connection, row.chain_id, row.wallet, note)
             if count and cause is None:
                 raise Misconfigured(
-                    f"{name} has {count} transactions that are not final: drain it first (`ltzd "
-                    f"wallet drain {name}`), and retire it when it is drained. If its key is gone, "
-                    "give --lost or --stolen."
+                    f"{name} has {count} transactions that are not final: retire it when it is "
+                    f"drained, which `ltzd wallet show {name}` tells. If its key is gone, give "
+                    "--lost or --stolen. Nothing changed."
                 )
         after = await find_work(connection, wallet)
         is_last = await _is_last(connection, after)
+        balance_wei = await _balance_wei(connection, urls, row.wallet)
     if as_json:
-        print_json(as_row(after) | {"isLastOfKind": is_last})
+        shown = None if balance_wei is None else str(balance_wei)
+        print_json(as_row(after) | {"isLastOfKind": is_last, "balanceWei": shown})
         return
     print_message(f"{name} is retired: ltzd signs nothing with it ever again.")
-    for sentence in _consequences(after, cause):
+    for sentence in _consequences(after, cause, balance_wei):
         print_message(sentence)
     if is_last:
         print_message(
@@ -114,7 +142,39 @@ async def _retire(
         )
 
 
-def _consequences(work: WalletWork, cause: str | None) -> list[str]:
+async def _balance_wei(connection: Connection, urls: Sequence[str], wallet: Address) -> int | None:
+    """The highest balance that a node of the chain shows, or None if no node answers."""
+    chain = await chains.identity(connection)
+    if chain is None or not urls:
+        return None
+    try:
+        async with answering_nodes(urls, chain.chain_id, chain.genesis_hash) as answering:
+            reads = [node.balance(wallet) for _, node in answering.nodes]
+            answers = await asyncio.gather(*reads, return_exceptions=True)
+    except NodeUnavailable:
+        return None
+    return max((answer for answer in answers if isinstance(answer, int)), default=None)
+
+
+def _fate_of_key(name: str, balance_wei: int | None) -> str:
+    match balance_wei:
+        case None:
+            return (
+                f"Everything that {name} signed is final. No node tells its balance: look at it, "
+                "and move its coin before its key is destroyed."
+            )
+        case 0:
+            return (
+                f"Everything that {name} signed is final, and the wallet holds no coin: its key "
+                "can be destroyed."
+            )
+    return (
+        f"Everything that {name} signed is final. The wallet holds {balance_wei / 10**18:g} of the "
+        "chain's coin: move it before the key is destroyed, since nobody can afterwards."
+    )
+
+
+def _consequences(work: WalletWork, cause: str | None, balance_wei: int | None) -> list[str]:
     sentences = []
     if work.in_flight:
         sentences.append(
@@ -123,7 +183,7 @@ def _consequences(work: WalletWork, cause: str | None) -> list[str]:
             "`ltzd wallet show` tells how many are left."
         )
     elif cause is None:
-        sentences.append("Everything that it signed is final: its key can be destroyed.")
+        sentences.append(_fate_of_key(checksummed(work.row.wallet), balance_wei))
     if work.row.signer is None:
         sentences.append("Remove it from the settings of each process that names it.")
     if cause == STOLEN:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ltzd.chain.contracts import ltz, web3_contracts
+from ltzd.chain.contracts import contract_abi, ltz
 from ltzd.chain.deployment.plan import HOT_ROLES
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
@@ -142,7 +142,7 @@ async def _grant(
             if _is_of(role, options.kind) and not held[contract, role]
         ]
         if limit is not None:
-            data = web3_contracts.encode_call(
+            data = contract_abi.encode_call(
                 "LTZ", "setMintLimit", wallet, limit, options.mint_window_seconds
             )
             # Before the role: no wallet mints without a limit that a person has chosen.
@@ -173,7 +173,7 @@ def _is_of(role: str, kind: str) -> bool:
 
 
 def _role_call(contract: str, function: str, role: str, wallet: Address) -> bytes:
-    return web3_contracts.encode_call(contract, function, web3_contracts.role_id(role), wallet)
+    return contract_abi.encode_call(contract, function, contract_abi.role_id(role), wallet)
 
 
 async def _held(

@@ -40,7 +40,7 @@ def rotate_master_key(
     new_key_file: Annotated[
         Path,
         typer.Option(
-            "--new-key-file", help="The new master key: the first one in FILE.", metavar="FILE"
+            "--new-key-file", help="The new master key: the first line of FILE.", metavar="FILE"
         ),
     ],
     as_json: AsJson = False,

@@ -44,7 +44,10 @@ def replay(
     brand: OfBrand = None,
     since: Annotated[
         str | None,
-        typer.Option(help="Webhooks written since this time, UTC by default.", metavar="TIME"),
+        typer.Option(
+            help="Webhooks written since a time (UTC) or age: 90m, 7d.",
+            metavar="TIME",
+        ),
     ] = None,
     state: InState = None,
     as_json: AsJson = False,

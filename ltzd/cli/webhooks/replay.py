@@ -9,6 +9,7 @@ from uuid import UUID
 from ltzd.cli.brand.lookup import describe_brand, find_brand
 from ltzd.cli.output import print_json, print_message
 from ltzd.cli.targets import Target, open_connection
+from ltzd.cli.times import parse_moment
 from ltzd.errors import NotFound, Refused
 from ltzd.store.database import Connection
 from ltzd.store.webhooks import records as webhook_records
@@ -32,7 +33,7 @@ def replay(
     if ids and (brand, since, state) == (None, None, None):
         count = asyncio.run(_replay(target, list(dict.fromkeys(map(_parse_id, ids)))))
     elif not ids and brand is not None and since is not None:
-        at = _parse_time(since)
+        at = parse_moment("--since", since, datetime.now(UTC))
         count = asyncio.run(_replay_since(target, brand, at, state))
         prefix = f"Since {iso(at)}: "
     else:
@@ -79,11 +80,11 @@ async def _enable(target: Target, text: str, *, as_json: bool) -> None:
         brand = await find_brand(connection, text)
         count = await webhook_records.enable(connection, brand.id)
     if count is None:
-        raise Refused(f"The endpoint of {describe_brand(brand)} is not disabled. Nothing changed.")
+        raise Refused(f"{describe_brand(brand)} has no disabled endpoint. Nothing changed.")
     if as_json:
         print_json({"brandId": hex_of(brand.id), "due": count})
         return
-    print_message(f"The endpoint of {describe_brand(brand)} is enabled. {_due_message(count)}")
+    print_message(f"{describe_brand(brand)} gets webhooks again. {_due_message(count)}")
     print_message("Exhausted webhooks are sent again only by `ltzd webhooks replay`.")
 
 
@@ -97,11 +98,3 @@ def _parse_id(text: str) -> UUID:
             f"{text!r} is not a webhook id. `ltzd webhooks list` shows the ids, such as msg_…."
         )
     return UUID(text.removeprefix("msg_"))
-
-
-def _parse_time(text: str) -> datetime:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise Refused(f"--since {text!r} is not a time such as 2025-01-31T12:00:00Z.") from None
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)

@@ -3,12 +3,14 @@
 An address that other machines can reach needs TLS, or `plain_http` as an explicit choice.
 """
 
-from typing import Self
+from typing import Final, Self
 
 from pydantic import model_validator
 
 from ltzd.daemon.settings.section import Section
 from ltzd.daemon.settings.value_types import Port, ReadableFile, SecretFile, is_loopback
+
+_ANY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not listened on
 
 
 class ListenerSettings(Section):
@@ -27,6 +29,11 @@ class ListenerSettings(Section):
         if self.has_tls and self.plain_http:
             raise ValueError("give either plain_http or tls_certificate_file and tls_key_file")
         return self
+
+    def shares_its_port_with(self, other: "ListenerSettings") -> bool:
+        """Whether both cannot listen at once. A port 0 is any free one."""
+        hosts = {self.host, other.host}
+        return self.port == other.port != 0 and (len(hosts) == 1 or not hosts.isdisjoint(_ANY_HOST))
 
     @property
     def has_tls(self) -> bool:

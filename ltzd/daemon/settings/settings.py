@@ -307,7 +307,7 @@ class PaymentSettings(Section):
 
 
 class DnsSettings(Section):
-    """The nameservers for TXT records; by default those of the machine."""
+    """The nameservers for TXT records; by default the machine's own."""
 
     nameservers: IpAddresses = ()
     port: Port = 53
@@ -369,6 +369,12 @@ class Settings(Section):
                         f"operator.{name} is needed for the role operator, or operator.wallets "
                         "(an empty list if all wallets are added by `ltzd wallet add`)"
                     )
+        return self
+
+    @model_validator(mode="after")
+    def _has_two_ports(self) -> Self:
+        if "http" in self.roles and self.http.shares_its_port_with(self.admin):
+            raise ValueError("admin.port is that of http: give each server a port of its own")
         return self
 
     def refuse_dev_providers(self) -> None:

@@ -50,10 +50,12 @@ def _check_url(text: str, schemes: tuple[str, ...], needs_host: bool) -> None:
         host, _ = parts.hostname, parts.port
     except ValueError:
         raise ValueError("must be a valid URL") from None
-    if parts.scheme not in schemes or (needs_host and not host):
+    if parts.scheme not in schemes:
         raise ValueError(
             f"must be a URL that starts with {' or '.join(s + '://' for s in schemes)}"
         )
+    if needs_host and not host:
+        raise ValueError("must be a URL with a host")
 
 
 def _database_url(secret: SecretStr) -> SecretStr:

@@ -298,7 +298,7 @@ async def test_ltz_itself_agrees_with_the_index_or_is_said_to_differ(
     report, shown = await cli.read_report(), await cli.books()
     assert (report["agree"], report["notes"]) == (True, [])
     assert (report["totals"]["onChain"]["count"], report["chain"]["supplyLtz"]) == (2, 200)
-    assert "LTZ's total supply is 200 LTZ there." in shown.out
+    assert "LTZ's total supply at that block is 200 LTZ." in shown.out
     assert shown.err == ""
 
     await on_chain.read()
@@ -572,6 +572,12 @@ async def test_only_a_row_of_the_report_is_acknowledged_and_only_with_a_reason(
         (("event_without_reward", lost, "--all", "--reason", "x"), "Name the rows"),
         (("foreign_mint", lost, "--reason", "x"), "is no foreign_mint in the books now"),
         (("supply_and_balances_differ", "--all", "--reason", "x"), "cannot be acknowledged"),
+        (("foreign_mints", "--all", "--reason", "x"), "foreign_mints is no kind of disagreement"),
+        (
+            ("foreign_mints", "--all", "--reason", "x"),
+            "event_without_reward, failed_redemption_on_chain",
+        ),
+        (("foreign_mints", "--all", "--withdraw"), "foreign_mints is no kind of disagreement"),
     ):
         done = await cli.acknowledge(*arguments)
         assert (done.code, sentence in done.err) == (1, True), done.err

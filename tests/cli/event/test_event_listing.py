@@ -128,6 +128,10 @@ async def test_a_time_or_brand_that_is_wrong_is_refused(data_dir: Path) -> None:
 
     assert (time.code, time.out) == (1, "")
     assert "--since 'yesterday' is neither a time" in time.err
+    for text in ("999999d", "0001-01-01T00:00:00+14:00"):
+        time = await ltzd("event", "list", "--since", text, *where)
+        assert (time.code, time.out) == (1, "")
+        assert f"--since {text!r} is outside of the years 1 to 9999" in time.err
     assert brand.err.startswith("ltzd: No brand has the id or the name 'nobody'")
 
 

@@ -6,13 +6,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from ltzd.chain.node.rpc import RpcError
 from ltzd.cli.index import check
 from ltzd.cli.index.target import resolve_index_target
+from ltzd.errors import ImpossibleFact
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
+from ltzd.indexer.repair import IndexRepair
 from ltzd.store.database import Pool, session
 from ltzd.store.indexer import chains
 from ltzd.store.operator.leases import Leases
@@ -104,7 +107,7 @@ async def test_a_repair_mends_and_lets_a_stopped_index_go_on(index: Index) -> No
 
     again = await index.ltzd("repair")
     assert again.code == 0
-    assert "Blocks 1 to 40: the index is what the nodes show." in again.err
+    assert "Blocks 1 to 40: the index agrees with the nodes." in again.err
     index.node.mine(logs=[transfer_log(ANN, BOB, 2)])
     while await index.follower.step():
         pass
@@ -157,6 +160,19 @@ async def test_derived_rows_that_do_not_follow_from_the_facts_are_made_anew(inde
     assert repaired.code == 0
     assert "1 of balances, and were made anew." in repaired.err
     assert await value(index.pool, "SELECT amount FROM balances") == 5
+
+
+async def test_facts_that_contradict_each_other_end_a_repair_with_a_sentence(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def contradict(*_: object, **_options: object) -> None:
+        raise ImpossibleFact("A wallet without a balance spends LTZ")
+
+    monkeypatch.setattr(IndexRepair, "check_derived", contradict)
+    done = await index.ltzd("repair")
+    assert done.code == 1
+    assert "ltzd: A wallet without a balance spends LTZ\n" in done.err
+    assert "docs/runbooks/index.md" in done.err
 
 
 async def test_a_range_that_ends_before_it_begins_is_refused(index: Index) -> None:

@@ -6,11 +6,15 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Connection, open_pool
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.values import checksummed
 from tests.support.commands import Outcome, ltzd
 from tests.support.rows.core import BRAND, a_wallet
 from tests.support.rows.everywhere import places_of
+from tests.support.surfaces.event_action import a_brand
 
 ANN, BOB = "ann.lee@shop.example", "bob@shop.example"
 WALLET, FORMER = a_wallet(1), a_wallet(9)
@@ -145,6 +149,7 @@ async def test_an_erasure_leaves_no_address_and_no_other_user_changes(
     assert done.json["erased"] == {
         "address": 1,
         "claims": 1,
+        "proofs of the address": 0,
         "custodial accounts": 0,
         "links given to sites": 1,
         "account names": 2,
@@ -159,6 +164,35 @@ async def test_an_erasure_leaves_no_address_and_no_other_user_changes(
     assert (member["username"], member["link_id"], member["wallet"]) == ("erased", None, WALLET)
 
 
+async def test_a_proven_address_without_a_user_is_shown_exported_and_erased(
+    db: Connection, user: User, database_url: str
+) -> None:
+    await db.execute("INSERT INTO address_proofs (email_key, person) VALUES ($1, 'did:1')", ANN)
+    shown = await user("show", ANN)
+    assert "an address that a token has proven" in shown.out
+    assert (await user("show", ANN, "--json")).json["wallets"] == []
+    exported: Any = (await user("export", ANN)).json
+    assert exported["tables"]["address_proofs"][0]["person"] == "did:1"
+    assert "did:1" in (await user("erase", ANN)).err, "the question names the person"
+
+    done = await user("erase", ANN, "--yes", "--json")
+
+    assert done.json["erased"]["proofs of the address"] == 1
+    assert await places(database_url, ANN) == set()
+
+
+async def test_an_erasure_leaves_the_user_proven(
+    db: Connection, user: User, database_url: str
+) -> None:
+    id_ = await a_user(db, ANN, 1)
+    await db.execute("INSERT INTO address_proofs (email_key, person) VALUES ($1, 'did:1')", ANN)
+
+    assert (await user("erase", ANN, "--yes")).code == 0
+
+    assert await places(database_url, ANN) == set()
+    assert await db.fetchval("SELECT proven_by FROM users WHERE id = $1", id_) == "did:1"
+
+
 async def test_an_erasure_may_be_repeated_and_says_what_stays(db: Connection, user: User) -> None:
     id_ = await a_user(db, ANN, 1)
     await user("erase", id_, "--yes")
@@ -166,6 +200,39 @@ async def test_an_erasure_may_be_repeated_and_says_what_stays(db: Connection, us
     assert again.code == 0
     assert "on the chain" in again.err
     assert "events: 0" in again.out
+
+
+async def test_another_master_key_than_the_daemons_erases_nothing(
+    db: Connection, user: User, data_dir: Path
+) -> None:
+    """The first erasure seals a secret; sealed with another key, the daemon could not open it."""
+    await a_user(db, ANN, 1)
+    right = Sealer.from_file(data_dir / "master.key")
+    await brands.apply(db, a_brand(), right)
+    (data_dir / "master.key").unlink()
+    Sealer.from_file(data_dir / "master.key", create=True)
+    done = await user("erase", ANN, "--yes")
+    assert done.code == 1
+    assert "does not open what this database holds" in done.err
+    daemon = ErasedAddresses(right)
+    assert await daemon.find_user(db, BOB) is None
+    assert await daemon.find_user(db, ANN) is not None
+
+
+async def test_an_erased_user_who_has_logged_in_at_a_site_again_is_erased_again(
+    db: Connection, user: User, database_url: str
+) -> None:
+    """The log-in stores the address and the name with the member alone."""
+    id_ = await a_user(db, ANN, 1)
+    await user("erase", ANN, "--yes")
+    await db.execute(
+        "UPDATE site_members SET email_key = $2, username = $2 WHERE user_id = $1", id_, ANN
+    )
+    assert await places(database_url, ANN) != set()
+
+    assert (await user("erase", ANN, "--yes")).code == 0
+
+    assert await places(database_url, ANN) == set()
 
 
 async def test_without_a_yes_nothing_is_erased(

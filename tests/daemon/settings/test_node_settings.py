@@ -47,7 +47,7 @@ def test_a_variable_separates_urls_by_commas(folder: Path, monkeypatch: pytest.M
         ('urls = ["https://a.example", "https://a.example"]', "node: urls names a node twice"),
         ("urls = []", "node.urls: "),
         ('urls = ["ftp://a.example"]', "node.urls[0]: must be a URL that starts with https://"),
-        (f"{ONE}\nchain_id = 0", "node.chain_id: must be greater than or equal to 1"),
+        (f"{ONE}\nchain_id = 0", "node.chain_id: must be at least 1"),
     ],
 )
 def test_a_fault_of_the_nodes_is_told(folder: Path, lines: str, fault: str) -> None:

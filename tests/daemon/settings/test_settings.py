@@ -1,11 +1,15 @@
 """Settings come from a file and the environment; faults come together and without secrets."""
 
 import os
+import re
 import shutil
+from collections.abc import Iterator
 from ipaddress import ip_network
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from pydantic import BaseModel
 from structlog.testing import capture_logs
 
 from ltzd.daemon.main import warn_of_unbounded_gas
@@ -221,13 +225,13 @@ def test_every_fault_is_told_at_once_with_its_place(
         [
             "LTZD_DATABSE_URL: unknown variable",
             "LTZD_HTTP__PROT: unknown key",
-            "LTZD_ADMIN__PORT: must be a valid integer, unable to parse string as an integer",
+            "LTZD_ADMIN__PORT: must be a whole number",
             f"ltzd.toml:2: master_key_file: {missing} cannot be read: No such file or directory",
             (
                 "ltzd.toml:4: node.rpc_url: must be a URL that starts with https:// or http:// or "
                 "wss:// or ws://"
             ),
-            "ltzd.toml:10: contracts.first_block: must be greater than or equal to 0",
+            "ltzd.toml:10: contracts.first_block: must be at least 0",
             "ltzd.toml:11: contracts.third: unknown key",
             "ltzd.toml:15: identity.app_id: is missing",
         ]
@@ -240,7 +244,7 @@ def test_every_fault_is_told_at_once_with_its_place(
         ("[node]", "[nod]", "ltzd.toml:3: nod: unknown key"),
         ("[node]", "x = 1\n[node]", "ltzd.toml:3: x: unknown key"),
         ("postgresql://", "mysql://", "ltzd.toml:1: database_url: must be a URL that starts"),
-        ("db.internal/", "a:5432,/", "ltzd.toml:1: database_url: must be a URL that starts"),
+        ("db.internal/", "a:5432,/", "ltzd.toml:1: database_url: must be a URL with a host"),
         ("db.internal/", "a:5432,b:c/", "ltzd.toml:1: database_url: must be a valid URL"),
         ("0x5FbD", "0x5Fbd", "ltzd.toml:6: contracts.ltz: must be an address whose checksum"),
         ("0x5FbDB2", "0x", "ltzd.toml:6: contracts.ltz: an address has 20 bytes"),
@@ -288,7 +292,7 @@ def test_every_fault_is_told_at_once_with_its_place(
         (
             "[identity]",
             "[http]\nproxies_count = -1\n[identity]",
-            "ltzd.toml:15: http.proxies_count: must be greater",
+            "ltzd.toml:15: http.proxies_count: must be at least",
         ),
         ("[node]", 'redis_url = "redis://h/zero"\n[node]', "ltzd.toml:3: redis_url: may have only"),
         ("[node]", 'redis_url = "redis://h/0/1"\n[node]', "ltzd.toml:3: redis_url: may have only"),
@@ -574,7 +578,7 @@ def test_keys_of_the_other_kind_are_faults_with_all_the_rest(folder: Path) -> No
         ('"oidc"', '"saml"', "15: identity.kind: must be 'vendor' or 'oidc'"),
         ('"oidc"', "7", "15: identity.kind: must be 'vendor' or 'oidc'"),
         ("https://login.example/", "ftp://x", "16: identity.issuer: must be a URL that starts"),
-        ("https://login.example/", "https://", "16: identity.issuer: must be a URL that starts"),
+        ("https://login.example/", "https://", "16: identity.issuer: must be a URL with a host"),
         ("example/", "example/?a=b", "16: identity.issuer: must be an issuer such as"),
         ("example/", "example/#a", "16: identity.issuer: must be an issuer such as"),
         ("login.", "me:hunter2@login.", "16: identity.issuer: must be an issuer such as"),
@@ -637,6 +641,56 @@ def test_the_example_of_an_issuer_is_right(folder: Path) -> None:
     assert settings.identity.policy().account_claims == {"discord": "discord_id"}
     assert set(OidcIdentitySettings.model_fields) == settings.identity.model_fields_set
     settings.refuse_dev_providers()
+
+
+def _keys(section: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The path of every key; a list or an optional section counts as the section."""
+    for name, field in section.model_fields.items():
+        kinds = [field.annotation, *get_args(field.annotation)]
+        kinds += [inner for kind in kinds for inner in get_args(kind)]
+        sections = [k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)]
+        if not sections:
+            yield (*path, name)
+        for inner in sections:
+            yield from _keys(inner, (*path, name))
+
+
+def test_the_example_has_every_key_or_the_key_of_its_file() -> None:
+    words = set(re.findall(r"\w+", EXAMPLE.read_text()))
+    keys = list(_keys(Settings))
+    assert len(keys) > 100
+    lacking = [key for key in keys if words.isdisjoint((key[-1], f"{key[-1]}_file"))]
+    assert lacking == []
+
+
+@pytest.mark.parametrize(
+    ("section", "fault"),
+    [
+        ("[http]\nport = true", "ltzd.toml:19: http.port: must be a number, not true or false"),
+        (
+            "[node2]\nurls = []",
+            "ltzd.toml:18: node2: unknown key",
+        ),
+        ('[site]\nbase_url = "https://"', "ltzd.toml:19: site.base_url: must be a URL with a host"),
+        (
+            "[admin]\nport = 8000",
+            "ltzd.toml: admin.port is that of http: give each server a port of its own",
+        ),
+        (
+            '[http]\nhost = "0.0.0.0"\nplain_http = true\nport = 9464',
+            "ltzd.toml: admin.port is that of http: give each server a port of its own",
+        ),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused_with_its_rule(
+    folder: Path, section: str, fault: str
+) -> None:
+    assert faults_of(a_file(folder, SHORT + section)) == [fault]
+
+
+def test_a_process_without_the_role_http_may_have_any_admin_port(folder: Path) -> None:
+    text = 'roles = ["indexer"]\n' + SHORT + "[admin]\nport = 8000\n"
+    assert read_settings(a_file(folder, text)).admin.port == 8000
 
 
 # --- master keys --------------------------------------------------------------------------------

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from ltzd.daemon.logs import is_secret
 from tests.support.watching.dashboards import FOLDER, dashboards, expressions, rendered
+from tests.support.watching.log_lines import LOGS_PAGE, log_lines, logs_page, meanings
 from tests.support.watching.pages import (
     ALERTS_PAGE,
     METRICS_PAGE,
@@ -18,7 +20,7 @@ from tests.support.watching.pages import (
     metrics,
     metrics_page,
 )
-from tests.support.watching.rules import alerts, recordings
+from tests.support.watching.rules import ROOT, alerts, recordings
 
 
 def test_the_page_of_metrics_is_current() -> None:
@@ -28,6 +30,32 @@ def test_the_page_of_metrics_is_current() -> None:
 
 def test_the_page_of_alerts_is_current() -> None:
     assert ALERTS_PAGE.read_text() == alerts_page()
+
+
+def test_the_page_of_log_lines_is_current() -> None:
+    assert LOGS_PAGE.read_text() == logs_page()
+
+
+def test_every_log_line_has_a_meaning_and_no_field_that_the_log_redacts() -> None:
+    known = meanings()
+    assert [line.name for line in log_lines() if not known.get(line.name)] == []
+    fields = {field for line in log_lines() for field in line.fields}
+    assert sorted(field for field in fields if is_secret(field)) == []
+
+
+def test_every_log_line_that_an_operators_page_names_exists() -> None:
+    """`chain.…` are fields of `/status`, and `ltzd.…` attributes of spans."""
+    names = {line.name for line in log_lines()}
+    families = {name.partition(".")[0] for name in names if "." in name} - {"chain", "ltzd"}
+    pages = [ROOT / "docs" / "operations.md", *sorted((ROOT / "docs" / "runbooks").glob("*.md"))]
+    pages += [ROOT / "docs" / f"{name}.md" for name in ("nodes", "chains", "signers", "wallets")]
+    unknown = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in pages
+        for name in re.findall(r"`([a-z_0-9]+\.[a-z_]+)`", page.read_text())
+        if name.partition(".")[0] in families and name not in names
+    ]
+    assert unknown == []
 
 
 def test_the_dashboards_are_current_and_no_others_are_there() -> None:

@@ -35,6 +35,7 @@ BRIEFLY = (
     "behind",
     "alternating",
     "a future head",
+    "padded blocks",
     "no logs and no blooms",
     "another branch",
 )

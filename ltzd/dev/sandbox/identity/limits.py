@@ -13,7 +13,6 @@ from aiohttp import web
 from ltzd.dev.sandbox.requests import allow_only, control_body, json_reply, whole_number_in
 
 CONTROL_PATH = "/doors/identity-limit"
-VENDORS_USERS_PER_MINUTE = 240
 
 _WINDOW_SECONDS = 60.0
 _MAX_LIMIT = 1_000_000

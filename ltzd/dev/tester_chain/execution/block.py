@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-from eth_hash.auto import keccak
-
 from ltzd.dev.tester_chain.execution.rlp_codec import encode
 from ltzd.dev.tester_chain.execution.transaction import EvmTransaction
-from ltzd.values import Address, Hash32
+from ltzd.values import Address, Hash32, keccak
 
 Header = Any
 """py-evm's PragueBlockHeader; Any because its type declares every field optional."""

@@ -5,10 +5,8 @@ The trie is built bottom-up in one pass, which is faster than inserts into py-ev
 
 from collections.abc import Sequence
 
-from eth_hash.auto import keccak
-
 from ltzd.dev.tester_chain.execution.rlp_codec import Rlp, encode
-from ltzd.values import Hash32
+from ltzd.values import Hash32, keccak
 
 _Entry = tuple[bytes, bytes]
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from eth.rlp.accounts import Account
-from eth_hash.auto import keccak
 from trie.hexary import HexaryTrie
 
 from ltzd.dev.tester_chain.execution.rlp_codec import decode, encode
-from ltzd.values import Address, Hash32
+from ltzd.values import Address, Hash32, keccak
 
 
 @dataclass(frozen=True)

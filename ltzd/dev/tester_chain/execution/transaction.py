@@ -10,12 +10,11 @@ from functools import cached_property
 from typing import cast
 
 from coincurve import PrivateKey, PublicKey
-from eth_hash.auto import keccak
 
 from ltzd.dev.tester_chain.errors import invalid_parameter, refused
 from ltzd.dev.tester_chain.execution.authorizations import GAS_EACH, Authorization
 from ltzd.dev.tester_chain.execution.rlp_codec import Rlp, RlpFault, decode, encode
-from ltzd.values import Address, Hash32
+from ltzd.values import Address, Hash32, keccak
 
 _GROUP_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 _LEGACY_FIELDS = 9

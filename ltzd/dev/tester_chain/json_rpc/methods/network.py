@@ -1,11 +1,9 @@
 """Chain id, client version, keccak-256, and the state of the pool."""
 
-from eth_hash.auto import keccak
-
 from ltzd.dev.tester_chain.json_rpc.method_table import MethodContext, method
 from ltzd.dev.tester_chain.json_rpc.objects import JsonObject, pool_object
 from ltzd.dev.tester_chain.json_rpc.params import Params
-from ltzd.values import hex_of
+from ltzd.values import hex_of, keccak
 
 CLIENT = "ltzd-tester/py-evm-prague"
 
