@@ -18,7 +18,7 @@ from benchmarks.harness import instance, results
 from benchmarks.harness.load import percentile_ms
 from benchmarks.harness.results import Figure, Ratio
 from benchmarks.harness.sides import first_events
-from ltzd.chain.contracts import web3_contracts
+from ltzd.chain.contracts import contract_abi
 from ltzd.chain.node.rpc import Rpc
 from ltzd.store.database import Connection, connect
 from ltzd.values import hex_of
@@ -100,7 +100,7 @@ class _Blocks:
     async def _block(self) -> tuple[float, float]:
         """Returns the seconds until the transfer's row is visible, and until the node answers."""
         sender, recipient = random.sample(self._wallets, 2)
-        call = web3_contracts.encode_call("LTZ", "transfer", recipient, 1)
+        call = contract_abi.encode_call("LTZ", "transfer", recipient, 1)
         sent = {"from": hex_of(sender), "to": self._ltz, "data": hex_of(call), "gas": hex(_GAS)}
         await self._rpc.call("eth_sendTransaction", sent)
         number = 1 + int(await self._rpc.call("eth_blockNumber"), 16)

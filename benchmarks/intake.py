@@ -13,10 +13,13 @@ from benchmarks.harness.identity_provider import DELAY_SECONDS, MOST_PLACES
 from benchmarks.harness.instance import Instance
 from benchmarks.harness.load import Load, Plan
 from benchmarks.harness.results import Figure, Measurement, Ratio
-from benchmarks.harness.sides import CLIENTS, USERS, check, first_events, show, timed
+from benchmarks.harness.sides import USERS, check, first_events, show, timed
 
 SLOWLY_MADE = 2_000
 """Events of new users of a slow provider, in each round."""
+SLOW_CLIENTS = MOST_PLACES * 3 // 2
+"""A client takes a place at the provider for a part of its event's time only: with as many clients
+as places, some places would be empty at any moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ async def _slowly_made(ltzd: Instance, rounds: int) -> list[SlowlyMade]:
             plan = Plan(
                 port=ltzd.port,
                 requests=ltzd.events(range(first, first + SLOWLY_MADE)),
-                clients=CLIENTS,
+                clients=SLOW_CLIENTS,
                 must_hold=instance.HASH_IN_ANSWER,
             )
             measured_load = check(await load.measure(plan))
@@ -138,7 +141,7 @@ def _beside_provider(measured: list[SlowlyMade]) -> Ratio:
         figures=(
             f"{typical.load.per_second:,.0f} ÷ {typical.allowed_per_second:,.0f} a second: "
             f"{typical.calls / typical.load.recorded:g} requests a wallet of "
-            f"{DELAY_SECONDS * 1000:.0f} ms, {MOST_PLACES} at once; "
+            f"{DELAY_SECONDS * 1000:.0f} ms, {MOST_PLACES} at once; {SLOW_CLIENTS} clients, "
             f"p50 {typical.load.p50_ms:.0f} ms"
         ),
     )

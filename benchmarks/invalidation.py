@@ -21,7 +21,7 @@ from benchmarks.harness.instance import Instance
 from benchmarks.harness.load import Plan, percentile_ms
 from benchmarks.harness.sides import check, first_events
 from benchmarks.relay_calls import FREE_COLLECTION, Calls
-from ltzd.chain.contracts import web3_contracts
+from ltzd.chain.contracts import contract_abi
 from ltzd.chain.node.rpc import Rpc
 from ltzd.store.database import Connection, connect
 from ltzd.values import Address, hex_of
@@ -169,7 +169,7 @@ class _Moves:
         tokens, holders = list(self._held), list(self._held.values())
         nexts = [*holders[1:], holders[0]]
         for token, holder, recipient in zip(tokens, holders, nexts, strict=True):
-            data = web3_contracts.encode_call("PerkNFT", "transferFrom", holder, recipient, token)
+            data = contract_abi.encode_call("PerkNFT", "transferFrom", holder, recipient, token)
             sent: Mapping[str, str] = {
                 "from": hex_of(holder),
                 "to": self._perk_nft,
