@@ -3,8 +3,13 @@
 An OP-stack chain has the contract GasPriceOracle (https://specs.optimism.io/protocol/predeploys.html),
 Arbitrum the interface NodeInterface, which only nodes answer
 (https://docs.arbitrum.io/build-decentralized-apps/nodeinterface/reference).
+
+A node may lie about both: no wallet pays for data at an absurd price, and an Arbitrum transaction
+whose gas limit leaves no gas for its data fails. So prices that are far from
+the last compared ones are compared with those of other nodes (`second_opinions.py`).
 """
 
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from typing import Final
@@ -14,6 +19,7 @@ import structlog
 from ltzd.chain.contracts import abi_words
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
+from ltzd.chain.node.second_opinions import Question, compare_with_others
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.operator.l1_costs import (
@@ -22,6 +28,7 @@ from ltzd.rules.operator.l1_costs import (
     OPERATOR_FEE_SAMPLE,
     SAMPLE_BYTES,
     L1Costs,
+    are_far_apart,
 )
 from ltzd.values import Address, keccak
 
@@ -38,8 +45,11 @@ _FEE: Final = abi_words.selector("getL1Fee(bytes)")
 _OPERATOR_FEE: Final = abi_words.selector("getOperatorFee(uint256)")
 _L1_COMPONENT: Final = abi_words.selector("gasEstimateL1Component(address,bool,bytes)")
 
+L1_COSTS = "l1_costs"
+"""A node's prices of data are far from those of other nodes."""
+
 _FRESH_SECONDS = 10.0
-_PROBED_FOR_SECONDS = 600.0
+_COMPARED_FOR_SECONDS = 600.0
 
 
 class Rollup(Enum):
@@ -49,13 +59,14 @@ class Rollup(Enum):
 
 
 class L1CostReader:
-    """Probes once in ten minutes which rollup the chain is, and reads its prices every 10 s."""
+    """Reads the prices every 10 s, and finds out once in ten minutes which rollup the chain is."""
 
     def __init__(self, node: Node, clock: Clock = loop_time) -> None:
         self._node = node
         self._clock = clock
-        self._rollup: Rollup | None = None
-        self._probed_at = float("-inf")
+        self._rollup = Rollup.NONE
+        self._compared: L1Costs | None = None
+        self._compared_at = float("-inf")
         self._costs: L1Costs | None = None
         self._read_at = float("-inf")
 
@@ -77,21 +88,59 @@ class L1CostReader:
         return costs
 
     async def _read(self, now: float) -> L1Costs:
-        if self._rollup is None or now - self._probed_at >= _PROBED_FOR_SECONDS:
-            rollup = await _probe(self._node)
-            if rollup is not self._rollup and rollup is not Rollup.NONE:
-                log.info("chain.rollup", kind=rollup.value)
-            self._rollup, self._probed_at = rollup, now
+        if self._compared is not None and now - self._compared_at < _COMPARED_FOR_SECONDS:
+            costs = await _costs(self._node, self._rollup)
+            if not are_far_apart(costs, self._compared):
+                return costs
+        return await self._compare(now)
+
+    async def _compare(self, now: float) -> L1Costs:
+        node = self._node.pinned()
         try:
-            if self._rollup is Rollup.OP_STACK:
-                return await _op_stack_costs(self._node)
-            if self._rollup is Rollup.ARBITRUM:
-                return await _arbitrum_costs(self._node)
-        except (RpcError, ValueError) as error:
-            if isinstance(error, RpcError) and "revert" not in error.message.lower():
-                raise NodeUnavailable(f"The chain's L1 prices: {error.message}") from error
-            log.warning("chain.l1_costs_unknown", kind=self._rollup.value, reason=str(error))
-        return NO_L1_COSTS
+            own = await _testimony(node)
+        except NodeUnavailable:
+            # Uncompared, from whichever node answers.
+            return (await _testimony(self._node)).costs
+        testimony = (await compare_with_others(node, own, _QUESTION)).answer
+        if testimony.rollup not in (self._rollup, Rollup.NONE):
+            log.info("chain.rollup", kind=testimony.rollup.value)
+        self._rollup, self._compared, self._compared_at = testimony.rollup, testimony.costs, now
+        return testimony.costs
+
+
+@dataclass(frozen=True, slots=True)
+class _Testimony:
+    """The answers of one node."""
+
+    rollup: Rollup
+    costs: L1Costs
+
+
+async def _testimony(node: Node) -> _Testimony:
+    rollup = await _probe(node)
+    return _Testimony(rollup, await _costs(node, rollup))
+
+
+_QUESTION: Question[_Testimony] = Question(
+    ask=_testimony,
+    leniency=lambda testimony: -testimony.costs.of_sample,
+    contradict=lambda first, second: are_far_apart(first.costs, second.costs),
+    kind=L1_COSTS,
+)
+
+
+async def _costs(node: Node, rollup: Rollup) -> L1Costs:
+    """Zero for a rollup whose contract lacks the functions. Raises NodeUnavailable."""
+    try:
+        if rollup is Rollup.OP_STACK:
+            return await _op_stack_costs(node)
+        if rollup is Rollup.ARBITRUM:
+            return await _arbitrum_costs(node)
+    except (RpcError, ValueError) as error:
+        if isinstance(error, RpcError) and "revert" not in error.message.lower():
+            raise NodeUnavailable(f"The chain's L1 prices: {error.message}") from error
+        log.warning("chain.l1_costs_unknown", kind=rollup.value, reason=str(error))
+    return NO_L1_COSTS
 
 
 async def _probe(node: Node) -> Rollup:

@@ -11,7 +11,7 @@ needs six blocks, 72 s, to double.
 Units: bytes; wei; gas.
 """
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final
 
 SAMPLE_BYTES: Final = 16_384
@@ -38,6 +38,11 @@ class L1Costs:
     operator_fee_without_gas: int = 0
     operator_fee_of_sample: int = 0
 
+    @property
+    def of_sample(self) -> int:
+        """The fees or the gas of a transaction with all samples, for comparisons alone."""
+        return self.fee_of_sample + self.gas_of_sample + self.operator_fee_of_sample
+
     def max_fee_wei(self, data_bytes: int, gas_limit: int, count: int = 1) -> int:
         """The most that transactions with so much data and gas together cost beside their gas."""
         l1_fee = _at(self.fee_without_data, self.fee_of_sample, data_bytes, SAMPLE_BYTES, count)
@@ -60,6 +65,14 @@ class L1Costs:
 
 
 NO_L1_COSTS: Final = L1Costs()
+
+
+def are_far_apart(first: L1Costs, second: L1Costs) -> bool:
+    """Whether reserves and gas limits for the lower price do not cover the higher one."""
+    return any(
+        max(prices) > _MARGIN * min(prices)
+        for prices in zip(astuple(first), astuple(second), strict=True)
+    )
 
 
 def _at(at_zero: int, at_sample: int, size: int, sample: int, count: int = 1) -> int:
