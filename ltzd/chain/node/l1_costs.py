@@ -5,8 +5,8 @@ Arbitrum the interface NodeInterface, which only nodes answer
 (https://docs.arbitrum.io/build-decentralized-apps/nodeinterface/reference).
 
 A node may lie about both: no wallet pays for data at an absurd price, and an Arbitrum transaction
-whose gas limit leaves no gas for its data fails. So prices that are far from
-the last compared ones are compared with those of other nodes (`second_opinions.py`).
+whose gas limit leaves no gas for its data fails. So prices that are far from the last compared ones
+are compared with those of other nodes (`second_opinions.py`).
 """
 
 from dataclasses import dataclass
