@@ -102,13 +102,14 @@ async def create(connection: Connection, name: AccountName, new: SealedUser) -> 
     """Create a user for an unverified name; returns False, and changes nothing, if the name has a
     user.
 
-    One statement, so that of concurrent callers one creates the user.
+    One statement, so that of concurrent callers one creates the user. A log-in that links the name
+    at the same time ends first (`lock`): no event receives a wallet beside that log-in's.
     """
     made: bool | None = await connection.fetchval(
         """
         WITH first AS (
           INSERT INTO custodial_accounts (kind, name, subject, verified)
-          VALUES ($1, $2, $3, false)
+          SELECT $1, $2, $3, false FROM pg_advisory_xact_lock(hashtextextended($7, 0))
               ON CONFLICT (kind, name) DO NOTHING
           RETURNING subject
         )
@@ -122,6 +123,7 @@ async def create(connection: Connection, name: AccountName, new: SealedUser) -> 
         new.wallet,
         new.key_id,
         new.sealed,
+        _lock_text(name),
     )
     return bool(made)
 
@@ -215,19 +217,23 @@ async def read_ownership(
 
 
 async def lock(connection: Connection, names: Sequence[AccountName]) -> None:
-    """Serialise the linking of these names until the transaction ends.
+    """Serialise the creation and linking of users by these names until the transaction ends.
 
     Locks are taken in one order, so that no two callers deadlock.
     """
     await connection.execute(
         """
         SELECT pg_advisory_xact_lock(key)
-          FROM (SELECT DISTINCT hashtextextended('local name ' || text, 0) AS key
+          FROM (SELECT DISTINCT hashtextextended(text, 0) AS key
                   FROM unnest($1::text[]) AS text
                  ORDER BY key) AS locks
         """,
-        [f"{name.kind} {name.text}" for name in names],
+        [_lock_text(name) for name in names],
     )
+
+
+def _lock_text(name: AccountName) -> str:
+    return f"local name {name.kind} {name.text}"
 
 
 async def create_person(connection: Connection, login: AccountName, new: SealedUser) -> None:

@@ -17,6 +17,7 @@ from ltzd.actions.users.custodial_signing import AllowedMessage, ltz_permits
 from ltzd.actions.users.custodial_wallets import CustodialWallets, LinkingTokenVerifier
 from ltzd.actions.users.identity_provider import IdentityProvider, TokenVerifier
 from ltzd.errors import DatabaseUnavailable, Misconfigured, Unauthorized
+from ltzd.providers.identity.client import IdentityUser
 from ltzd.providers.oidc.claims import OidcUser
 from ltzd.providers.oidc.policy import OidcPolicy
 from ltzd.providers.oidc.tokens import OidcTokens
@@ -25,12 +26,12 @@ from ltzd.store.database import Connection, Pool, open_pool, session
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.retention import erasure
 from ltzd.store.users import custodial_users
-from ltzd.store.users.custodial_users import CustodialUser
 from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.values import Address, checksummed, hex_of
-from tests.support.rows.core import a_wallet
+from tests.support.rows.core import a_wallet, value
 from tests.support.services.identity import as_json
 from tests.support.services.oidc import an_issuer
+from tests.support.waiting import until
 
 ISSUER = "https://login.example/"
 LTZ_AT = a_wallet(0x17A)
@@ -300,21 +301,33 @@ async def test_concurrent_logins_and_events_for_one_name_end_on_one_wallet(
         assert named <= set(await wallets.wallets_of(f"user {number}"))
 
 
-async def test_an_events_new_wallet_goes_to_no_other_log_in_that_raced_for_the_name(
-    wallets: CustodialWallets, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("step", ["create_person", "read_home"])
+async def test_an_event_for_a_name_waits_for_the_log_in_that_links_it(
+    wallets: CustodialWallets, pool: Pool, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """Another log-in links the name between the first one's read and its link."""
-    look = custodial_users.read_home
+    """The log-in has read that nobody has the name, and creates the person's wallet."""
+    original = getattr(custodial_users, step)
+    events: list[asyncio.Task[IdentityUser]] = []
 
-    async def late(connection: Connection, root: str) -> CustodialUser:
-        await wallets.wallet_of_email(EMAIL)
-        return await look(connection, root)
+    async def after_an_event_began(connection: Connection, *arguments: Any) -> Any:
+        events.append(asyncio.create_task(wallets.wallet_of_email(EMAIL)))
+        await until(lambda: _a_session_waits_for_a_lock(pool))
+        return await original(connection, *arguments)
 
-    monkeypatch.setattr(custodial_users, "read_home", late)
+    monkeypatch.setattr(custodial_users, step, after_an_event_began)
     person = await wallets.link(vouched(email=EMAIL))
 
-    assert len(person) == 2
-    assert (await wallets.wallet_of_email(EMAIL)).wallet in person
+    assert len(person) == 1
+    assert [(await event).wallet for event in events] == list(person)
+
+
+async def _a_session_waits_for_a_lock(pool: Pool) -> bool:
+    waiting: bool = await value(
+        pool,
+        "SELECT EXISTS (SELECT FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event = 'advisory')",
+    )
+    return waiting
 
 
 async def test_tokens_that_list_the_same_names_never_block_each_other(
@@ -388,9 +401,9 @@ async def test_a_token_gives_all_wallets_of_its_user(wallets: CustodialWallets, 
 def changed(**changes: Any) -> dict[str, Any]:
     """Changes the typed data: `domain__name=…` replaces a nested member, None removes it."""
     data: dict[str, Any] = dict(DATA)
-    for path, value in changes.items():
+    for path, content in changes.items():
         section, _, name = path.partition("__")
-        data[section] = {**data[section], name: value} if name else value
+        data[section] = {**data[section], name: content} if name else content
         if value is None:
             del (data[section] if name else data)[name or section]
     return data

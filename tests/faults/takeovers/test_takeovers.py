@@ -67,6 +67,7 @@ async def epoch(world: World) -> int:
     return number
 
 
+@pytest.mark.usefixtures("stalls_count")
 async def test_a_process_cut_off_from_the_database_is_replaced_though_it_still_reaches_the_node(
     world: World,
 ) -> None:
