@@ -36,6 +36,7 @@ from ltzd.http.relayer import errors as relayer_errors
 from ltzd.http.requests.header_form import refuse_bad_headers
 from ltzd.http.requests.host_header import refuse_bad_host
 from ltzd.http.responses import Reply, json_reply
+from ltzd.http.routes import add_route
 from ltzd.http.sanic_app import App, new_app
 from ltzd.http.surface import READ_METHODS
 from ltzd.rules.conditions import readiness
@@ -114,7 +115,7 @@ def build_admin_app(sources: AdminSources, policy: AdminPolicy) -> App:
         (handlers.status, "/status"),
         (handlers.metrics, "/metrics"),
     ):
-        app.add_route(handler, path, READ_METHODS)
+        add_route(app, handler, path, READ_METHODS)
     return app
 
 

@@ -27,6 +27,7 @@ from ltzd.http.requests.authorization import bearer_token
 from ltzd.http.requests.json_body import parse_object, read_json
 from ltzd.http.requests.rate_limits import count_request
 from ltzd.http.responses import Reply, json_reply
+from ltzd.http.routes import add_route
 from ltzd.http.services import ConstraintService
 from ltzd.http.surface import Surface
 
@@ -51,8 +52,8 @@ def surface(
     handlers = ConstraintHandlers(constraints, limits, keyless_limit)
     blueprint = Blueprint("constraints")
     # ignore_body: `read_json` reads the body, under this surface's own limit.
-    blueprint.add_route(handlers.invalidate, PATH, ["POST"], ignore_body=True)
-    blueprint.add_route(handlers.invalidate_keyed, KEYED_PATH, ["POST"], ignore_body=True)
+    add_route(blueprint, handlers.invalidate, PATH, ["POST"], ignore_body=True)
+    add_route(blueprint, handlers.invalidate_keyed, KEYED_PATH, ["POST"], ignore_body=True)
     return Surface(blueprint, ((PATH, ERRORS), (KEYED_PREFIX, ERRORS)))
 
 

@@ -20,6 +20,7 @@ from ltzd.http.requests.fields import Domain, field_error
 from ltzd.http.requests.json_body import parse_object, read_json
 from ltzd.http.requests.rate_limits import PER_CLIENT, address_limit_exceeded, count_request
 from ltzd.http.responses import Reply, json_reply
+from ltzd.http.routes import add_route
 from ltzd.http.services import DomainService
 from ltzd.http.surface import API_PREFIX, Surface
 from ltzd.rules.domains.txt_records import LABEL, refuse_public_suffix
@@ -32,7 +33,7 @@ def surface(domains: DomainService, limits: RateLimits, limit: RateLimit) -> Sur
     handlers = DomainVerificationHandlers(domains, limits, limit)
     blueprint = Blueprint("domain_verification")
     # ignore_body: `read_json` reads the body, under this surface's own limit.
-    blueprint.add_route(handlers.verify_dns, PATH, ["POST"], ignore_body=True)
+    add_route(blueprint, handlers.verify_dns, PATH, ["POST"], ignore_body=True)
     return Surface(blueprint)
 
 

@@ -45,6 +45,7 @@ from ltzd.http.requests.fields import UUID_TEXT
 from ltzd.http.requests.json_body import parse_object, read_json, without_control_characters
 from ltzd.http.requests.signature_headers import signed_request_of
 from ltzd.http.responses import JSON, Reply, json_reply
+from ltzd.http.routes import add_route
 from ltzd.http.services import Health, Services
 from ltzd.http.surface import API_PREFIX, READ_METHODS, Surface
 from ltzd.values import address_of, iso
@@ -60,13 +61,13 @@ def surface(services: Services) -> Surface:
     handlers = EventHandlers(services)
     blueprint = Blueprint("event_handler", url_prefix=API_PREFIX)
     # ignore_body: `read_json` reads the body, under this surface's own limit.
-    blueprint.add_route(handlers.manual_event, "/manual-event", ["POST"], ignore_body=True)
-    blueprint.add_route(handlers.bulk_events, "/bulk-events", ["POST"], ignore_body=True)
-    blueprint.add_route(handlers.event, "/events/<event_id:str>", READ_METHODS)
-    blueprint.add_route(handlers.event_config, "/event-config", READ_METHODS)
-    blueprint.add_route(handlers.health, "/health", READ_METHODS)
-    blueprint.add_route(handlers.diagnostic, "/diagnostic", READ_METHODS)
-    blueprint.add_route(handlers.debug, "/debug", READ_METHODS)
+    add_route(blueprint, handlers.manual_event, "/manual-event", ["POST"], ignore_body=True)
+    add_route(blueprint, handlers.bulk_events, "/bulk-events", ["POST"], ignore_body=True)
+    add_route(blueprint, handlers.event, "/events/<event_id:str>", READ_METHODS)
+    add_route(blueprint, handlers.event_config, "/event-config", READ_METHODS)
+    add_route(blueprint, handlers.health, "/health", READ_METHODS)
+    add_route(blueprint, handlers.diagnostic, "/diagnostic", READ_METHODS)
+    add_route(blueprint, handlers.debug, "/debug", READ_METHODS)
     return Surface(blueprint, ((API_PREFIX, ERRORS),))
 
 

@@ -15,6 +15,7 @@ from sanic.request import Request
 from ltzd.http.openapi.document import document
 from ltzd.http.openapi.operations import Operation
 from ltzd.http.responses import JSON, Reply
+from ltzd.http.routes import add_route
 from ltzd.http.surface import READ_METHODS, Surface
 
 PAGE_HEADERS = {
@@ -54,8 +55,8 @@ def surface(operations: Sequence[Operation]) -> Surface:
         return Reply(as_page, 200, PAGE_HEADERS, "text/html; charset=utf-8")
 
     blueprint = Blueprint("docs", url_prefix="/docs")
-    blueprint.add_route(openapi, "/openapi.json", READ_METHODS)
-    blueprint.add_route(docs, "/", READ_METHODS)
+    add_route(blueprint, openapi, "/openapi.json", READ_METHODS)
+    add_route(blueprint, docs, "/", READ_METHODS)
     return Surface(blueprint)
 
 

@@ -34,6 +34,7 @@ from ltzd.http.requests.idempotency_key import key_lines
 from ltzd.http.requests.json_body import parse_object, read_body, read_json
 from ltzd.http.requests.rate_limits import PerClientLimits, count_request
 from ltzd.http.responses import Reply, json_reply
+from ltzd.http.routes import add_route
 from ltzd.http.services import PaymentService
 from ltzd.http.surface import API_PREFIX, Surface
 
@@ -56,9 +57,9 @@ def surface(
     handlers = PaymentHandlers(payments, limits, per_client, explorer_url)
     blueprint = Blueprint("payments")
     # ignore_body: each handler reads the body, under a limit of its own.
-    blueprint.add_route(handlers.create_checkout, CREATE_CHECKOUT, ["POST"], ignore_body=True)
-    blueprint.add_route(handlers.payment_mint, PAYMENT_MINT, ["POST"], ignore_body=True)
-    blueprint.add_route(handlers.payment_webhook, PAYMENT_WEBHOOK, ["POST"], ignore_body=True)
+    add_route(blueprint, handlers.create_checkout, CREATE_CHECKOUT, ["POST"], ignore_body=True)
+    add_route(blueprint, handlers.payment_mint, PAYMENT_MINT, ["POST"], ignore_body=True)
+    add_route(blueprint, handlers.payment_webhook, PAYMENT_WEBHOOK, ["POST"], ignore_body=True)
     return Surface(blueprint, ((PAYMENT_MINT, PAYMENT_MINT_ERRORS),))
 
 

@@ -50,6 +50,7 @@ from ltzd.http.relayer.address_limit import AddressLimit
 from ltzd.http.requests.json_body import parse_object, read_body, require_json
 from ltzd.http.requests.signature_headers import is_signed, signed_request_of
 from ltzd.http.responses import JSON, Reply, encoded, json_reply
+from ltzd.http.routes import add_route
 from ltzd.http.services import PerkChargeService
 from ltzd.http.surface import READ_METHODS, Surface
 from ltzd.store.indexer.tokens import TokenPage
@@ -87,7 +88,7 @@ def surface(charges: PerkChargeService, address_limit: AddressLimit) -> Surface:
         (HOLDERS, READ_METHODS, handlers.holders),
     ):
         limited = _limited(handler, address_limit)
-        blueprint.add_route(limited, path, methods, name=handler.__name__, ignore_body=True)
+        add_route(blueprint, limited, path, methods, name=handler.__name__, ignore_body=True)
     return Surface(blueprint)
 
 

@@ -33,6 +33,7 @@ from ltzd.http.requests.json_body import parse_object, read_json
 from ltzd.http.requests.rate_limits import address_limit_exceeded, seconds_left
 from ltzd.http.requests.signature_headers import signed_request_of
 from ltzd.http.responses import Reply, json_reply
+from ltzd.http.routes import add_route
 from ltzd.http.services import PregenerationService
 from ltzd.http.surface import API_PREFIX, Surface
 from ltzd.rules.oauth.ids import OAuthIdInvalid
@@ -44,7 +45,7 @@ def surface(pregeneration: PregenerationService, limits: RateLimits, limit: Rate
     handlers = PregenerationHandlers(pregeneration, limits, limit)
     blueprint = Blueprint("pregeneration")
     # ignore_body: `read_json` reads the body, under this surface's own limit.
-    blueprint.add_route(handlers.pregenerate_user, PATH, ["POST"], ignore_body=True)
+    add_route(blueprint, handlers.pregenerate_user, PATH, ["POST"], ignore_body=True)
     return Surface(blueprint, ((PATH, ERRORS),))
 
 

@@ -38,6 +38,7 @@ from ltzd.http.requests.cors import Cors
 from ltzd.http.requests.idempotency_key import key_lines
 from ltzd.http.requests.json_body import parse_object, read_json
 from ltzd.http.responses import Reply, json_reply
+from ltzd.http.routes import add_route
 from ltzd.http.services import RelayService
 from ltzd.http.surface import READ_METHODS, Surface
 from ltzd.rules.relayer.calls import RelayStatus
@@ -55,8 +56,8 @@ def surface(relays: RelayService, cors: Cors, explorer_url: str | None) -> Surfa
     handlers = RelayHandlers(relays, cors, explorer_url)
     blueprint = Blueprint("relayer")
     # ignore_body: `read_json` reads the body, under this surface's own limit.
-    blueprint.add_route(handlers.relay, PATH, ["POST"], ignore_body=True)
-    blueprint.add_route(handlers.status, f"{PATH}/<transaction_hash:str>", READ_METHODS)
+    add_route(blueprint, handlers.relay, PATH, ["POST"], ignore_body=True)
+    add_route(blueprint, handlers.status, f"{PATH}/<transaction_hash:str>", READ_METHODS)
     return Surface(blueprint)
 
 

@@ -40,6 +40,7 @@ from ltzd.http.requests.json_body import (
     require_json,
 )
 from ltzd.http.responses import Reply
+from ltzd.http.routes import add_route
 from ltzd.http.services import SiteServices
 from ltzd.http.site_plugin import errors
 from ltzd.http.site_plugin.errors import (
@@ -104,11 +105,11 @@ def surface(site: SiteServices, limits: RateLimits, rest_prefix: str, base: str)
         (errors.CLAIM_MILESTONE, handlers.claim_milestone),
         (errors.LINK, handlers.link),
     ):
-        blueprint.add_route(handler, f"/{endpoint}", ["POST"], ignore_body=True)
-    blueprint.add_route(handlers.unlink, f"/{errors.LINK}", ["DELETE"], ignore_body=True)
-    blueprint.add_route(handlers.leaderboard, f"/{errors.LEADERBOARD}", READ_METHODS)
-    blueprint.add_route(handlers.me, f"/{errors.ME}", READ_METHODS)
-    blueprint.add_route(handlers.perks, f"/{errors.PERKS}", READ_METHODS)
+        add_route(blueprint, handler, f"/{endpoint}", ["POST"], ignore_body=True)
+    add_route(blueprint, handlers.unlink, f"/{errors.LINK}", ["DELETE"], ignore_body=True)
+    add_route(blueprint, handlers.leaderboard, f"/{errors.LEADERBOARD}", READ_METHODS)
+    add_route(blueprint, handlers.me, f"/{errors.ME}", READ_METHODS)
+    add_route(blueprint, handlers.perks, f"/{errors.PERKS}", READ_METHODS)
     return Surface(blueprint, ((rest_prefix, SitePluginErrors(base)),))
 
 

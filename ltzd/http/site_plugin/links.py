@@ -26,6 +26,7 @@ from ltzd.http.requests.authorization import bearer_token
 from ltzd.http.requests.cors import Cors
 from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT, parse_object, read_json
 from ltzd.http.responses import Reply, json_reply
+from ltzd.http.routes import add_route
 from ltzd.http.services import SiteLinkService
 from ltzd.http.site_plugin.link_models import (
     CreateSiteLinkBody,
@@ -58,9 +59,9 @@ def surface(links: SiteLinkService, cors: Cors) -> Surface:
     handlers = SiteLinkHandlers(links, cors)
     blueprint = Blueprint("site_links")
     # ignore_body: `read_json` reads the body, under this surface's own limit.
-    blueprint.add_route(handlers.create_code, PATH, ["POST"], ignore_body=True)
-    blueprint.add_route(handlers.links, PATH, READ_METHODS)
-    blueprint.add_route(handlers.end, f"{PATH}/<host:str>", ["DELETE"], ignore_body=True)
+    add_route(blueprint, handlers.create_code, PATH, ["POST"], ignore_body=True)
+    add_route(blueprint, handlers.links, PATH, READ_METHODS)
+    add_route(blueprint, handlers.end, f"{PATH}/<host:str>", ["DELETE"], ignore_body=True)
     return Surface(blueprint)
 
 

@@ -12,6 +12,7 @@ from sanic.request import Request
 
 from ltzd.http.openapi.operations import raises
 from ltzd.http.responses import Reply
+from ltzd.http.routes import add_route
 from ltzd.http.surface import READ_METHODS, Surface
 
 SCRIPT = (Path(__file__).parent / "ltzd.js").read_bytes()
@@ -35,7 +36,7 @@ async def tracker(request: Request) -> Reply:
 
 def surface() -> Surface:
     blueprint = Blueprint("tracker")
-    blueprint.add_route(tracker, "/ltzd.js", READ_METHODS)
+    add_route(blueprint, tracker, "/ltzd.js", READ_METHODS)
     return Surface(blueprint)
 
 

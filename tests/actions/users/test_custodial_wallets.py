@@ -404,7 +404,7 @@ def changed(**changes: Any) -> dict[str, Any]:
     for path, content in changes.items():
         section, _, name = path.partition("__")
         data[section] = {**data[section], name: content} if name else content
-        if value is None:
+        if content is None:
             del (data[section] if name else data)[name or section]
     return data
 
