@@ -11,6 +11,7 @@ from uuid import UUID
 
 from ltzd.store.database import Connection
 from ltzd.store.retention.erasure import SCAN_SECONDS
+from ltzd.store.users import custodial_users
 from ltzd.store.users.erased_addresses import ErasedAddresses, is_erased
 from ltzd.store.users.users import email_key
 from ltzd.values import Address
@@ -24,7 +25,8 @@ class Person:
     has proven an address and has no wallet here.
 
     `email_keys` are addresses in lower case or erased keys, `wallets` present ones first, and
-    `subjects` the user's names at the identity provider.
+    `subjects` the user's names at the identity provider; of a custodial user also the owner's at
+    the token issuer.
     """
 
     user_id: UUID | None
@@ -72,9 +74,9 @@ async def _person(connection: Connection, user_id: UUID) -> Person:
         """,
         user_id,
     )
-    subjects = filter(None, dict.fromkeys((row["identity_subject"], row["proven_by"])))
+    names = filter(None, (row["identity_subject"], row["proven_by"]))
     wallets = (Address(row["wallet"]), *map(Address, row["former"]))
-    return Person(user_id, (row["email_key"],), wallets, tuple(subjects))
+    return Person(user_id, (row["email_key"],), wallets, await _subjects(connection, *names))
 
 
 async def _custodial(connection: Connection, keys: Sequence[str]) -> list[Person]:
@@ -88,7 +90,13 @@ async def _custodial(connection: Connection, keys: Sequence[str]) -> list[Person
         keys,
     )
     return [
-        Person(None, (row["name"],), (Address(row["wallet"]),), (row["subject"],)) for row in rows
+        Person(
+            None,
+            (row["name"],),
+            (Address(row["wallet"]),),
+            await _subjects(connection, row["subject"]),
+        )
+        for row in rows
     ]
 
 
@@ -96,7 +104,19 @@ async def _provers(connection: Connection, keys: Sequence[str]) -> list[Person]:
     rows = await connection.fetch(
         "SELECT email_key, person FROM address_proofs WHERE email_key = ANY($1::text[])", keys
     )
-    return [Person(None, (row["email_key"],), (), (row["person"],)) for row in rows]
+    return [
+        Person(None, (row["email_key"],), (), await _subjects(connection, row["person"]))
+        for row in rows
+    ]
+
+
+async def _subjects(connection: Connection, *names: str) -> tuple[str, ...]:
+    """These names at the identity provider, and the subjects of a custodial user's owner.
+
+    Links at sites name their owner as the owner's tokens do.
+    """
+    owners = await custodial_users.subjects_of_owners(connection, names)
+    return tuple(dict.fromkeys((*names, *owners)))
 
 
 async def read(connection: Connection, person: Person) -> dict[str, list[Row]]:

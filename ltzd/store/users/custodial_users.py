@@ -136,6 +136,22 @@ async def find_root(connection: Connection, login: AccountName) -> str | None:
     return root
 
 
+async def subjects_of_owners(connection: Connection, users: Sequence[str]) -> tuple[str, ...]:
+    """The subjects by which issuers' tokens name the owners of these users."""
+    rows = await connection.fetch(
+        """
+        SELECT DISTINCT login.name
+          FROM custodial_accounts owned
+          JOIN custodial_accounts login
+            ON login.subject = owned.subject AND login.kind = 'subject'
+         WHERE owned.kind = 'owned' AND owned.name = ANY($1::text[])
+         ORDER BY login.name
+        """,
+        users,
+    )
+    return tuple(row["name"].partition(" ")[2] for row in rows)
+
+
 async def wallets_of(connection: Connection, subject: str) -> tuple[Address, ...]:
     """The wallets of the user and of all users with the same owner, home first, then the oldest."""
     rows = await connection.fetch(

@@ -6,6 +6,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from ltzd.actions.users.custodial_wallets import CustodialWallets
+from ltzd.providers.oidc.claims import OidcUser
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Connection, open_pool
 from ltzd.store.encryption.sealing import Sealer
@@ -162,6 +164,49 @@ async def test_an_erasure_leaves_no_address_and_no_other_user_changes(
     assert [row["userId"] for row in (await user("erasures", "--json")).json] == [str(id_)]
     member = await db.fetchrow("SELECT * FROM site_members WHERE user_id = $1", id_)
     assert (member["username"], member["link_id"], member["wallet"]) == ("erased", None, WALLET)
+
+
+@pytest.mark.parametrize("has_user", [True, False])
+async def test_links_of_the_owner_of_a_custodial_wallet_are_exported_and_ended(
+    db: Connection, user: User, data_dir: Path, database_url: str, *, has_user: bool
+) -> None:
+    """Links name the owner as the issuer's tokens do, and a custodial user as ltzd does."""
+    pool = await open_pool(database_url)
+    sealer = Sealer.from_file(data_dir / "master.key", create=True)
+    wallets = CustodialWallets(pool, sealer, "https://login.example/", ())
+    given = await wallets.wallet_of_email(ANN)
+    await wallets.link(OidcUser("ann 7", None, (), ANN))
+    await wallets.link(OidcUser("bob 8", None, (), BOB))
+    pool.terminate()
+    if has_user:
+        await db.execute(
+            "INSERT INTO users (id, email_key, identity_subject, wallet) VALUES ($1, $2, $3, $4)",
+            *(uuid4(), ANN, given.subject, given.wallet),
+        )
+    await a_user(db, "cid@shop.example", 3)
+    await a_user(db, "dan@shop.example", 4)
+    for number, subject in ((3, "ann 7"), (4, "bob 8")):
+        await db.execute(
+            "UPDATE site_links SET subject = $2 WHERE site_user_id = $1", number, subject
+        )
+        await db.execute(
+            """
+            INSERT INTO site_link_codes (code_hash, brand_id, host, subject, wallets,
+                                         daily_allowance, expires_at)
+            VALUES (sha256($2::text::bytea), $1, 'h', $2, ARRAY[$3::bytea], 5,
+                    now() + interval '1 minute')
+            """,
+            *(BRAND, subject, given.wallet),
+        )
+    exported: Any = (await user("export", ANN)).json
+    assert [row["site_user_id"] for row in exported["tables"]["site_links"]] == [3]
+
+    done = await user("erase", ANN, "--yes", "--json")
+
+    assert done.json["erased"]["links given to sites"] == 1
+    assert await db.fetchval("SELECT array_agg(subject) FROM site_link_codes") == ["bob 8"]
+    linked = "SELECT array_agg(site_user_id) FROM site_members WHERE link_id IS NOT NULL"
+    assert await db.fetchval(linked) == [4]
 
 
 async def test_a_proven_address_without_a_user_is_shown_exported_and_erased(
