@@ -2,7 +2,8 @@
 
 The owner gets a code from ltzd, with an access token, and the member types it at the site. So the
 site never holds a token, and a link is for one member, a limited time and a daily allowance. A code
-names its site, is valid for ten minutes, works once, and is stored as a keyed hash.
+names its site, is valid for ten minutes, works once, and is stored as a keyed hash. While the link
+lasts, the same member may repeat the code: the first response may have been lost.
 
 A linked member uses the wallet of the member's e-mail address if that is one of the owner's, and
 the owner's first wallet otherwise. A member with the same address is never linked to a second
@@ -163,6 +164,9 @@ class SiteLinks:
                 wallet = _wallet_for(locked, taken)
                 await site_links.link(connection, member, taken, wallet)
                 return LinkedWallet(wallet, taken.daily_allowance)
+            made = await site_links.made_by(connection, member, hashes)
+            if made is not None:
+                return LinkedWallet(made.wallet, made.daily_allowance)
             tries = rules.add_wrong_code(locked.tries, locked.now)
             await site_links.save_tries(connection, member, tries)
         raise LinkRefused(_WRONG)

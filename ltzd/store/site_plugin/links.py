@@ -4,13 +4,15 @@ A link is active while its member's row names it (the view `active_site_links`).
 change of that row: when the member or the owner ends it, when the member gets another e-mail
 address, and when it expires. Writers that make a link or spend through one lock the member's row.
 
-Codes are stored as keyed hashes, which the caller computes. Order of locks: owner, code, member.
+Codes are stored as keyed hashes, which the caller computes. A link's id is the beginning of its
+code's hash, so the request that repeats a code finds the link that the code has made (`made_by`).
+Order of locks: owner, code, member.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import asyncpg
 
@@ -48,6 +50,7 @@ class OpenCodes:
 class ConsumedCode:
     """The contents of a code that has been used and deleted."""
 
+    code_hash: bytes
     subject: str
     wallets: tuple[Address, ...]
     daily_allowance: int
@@ -119,12 +122,13 @@ async def open_codes(connection: Connection, subject: str) -> OpenCodes:
 
 
 async def add_code(connection: Connection, new: NewCode) -> datetime | None:
-    """Returns the code's expiry, or None if another code has this hash."""
+    """Returns the code's expiry, or None if another code has this hash or has had it."""
     expires_at: datetime | None = await connection.fetchval(
         """
         INSERT INTO site_link_codes (code_hash, brand_id, host, subject, wallets, daily_allowance,
                                      expires_at)
-        VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp() + $7::interval)
+        SELECT $1, $2, $3, $4, $5, $6, clock_timestamp() + $7::interval
+         WHERE NOT EXISTS (SELECT FROM site_links WHERE id = $8)
             ON CONFLICT (code_hash) DO NOTHING
      RETURNING expires_at
         """,
@@ -135,6 +139,7 @@ async def add_code(connection: Connection, new: NewCode) -> datetime | None:
         list(new.wallets),
         new.daily_allowance,
         CODE_LIFE,
+        _link_id(new.code_hash),
     )
     return expires_at
 
@@ -145,13 +150,18 @@ async def consume_code(connection: Connection, hashes: Sequence[bytes]) -> Consu
         """
         DELETE FROM site_link_codes
          WHERE code_hash = ANY($1::bytea[]) AND expires_at > clock_timestamp()
-     RETURNING subject, wallets, daily_allowance
+     RETURNING code_hash, subject, wallets, daily_allowance
         """,
         list(hashes),
     )
     if row is None:
         return None
-    return ConsumedCode(row["subject"], tuple(map(Address, row["wallets"])), row["daily_allowance"])
+    code_hash, subject, wallets, daily_allowance = row
+    return ConsumedCode(code_hash, subject, tuple(map(Address, wallets)), daily_allowance)
+
+
+def _link_id(code_hash: bytes) -> UUID:
+    return UUID(bytes=code_hash[:16])
 
 
 # --- making links -----------------------------------------------------------------------------
@@ -227,13 +237,29 @@ async def link(connection: Connection, member: Member, code: ConsumedCode, walle
         member.brand_id,
         member.host,
         member.site_user_id,
-        uuid4(),
+        _link_id(code.code_hash),
         member.user_id,
         code.subject,
         wallet,
         code.daily_allowance,
         LINK_LIFE,
     )
+
+
+async def made_by(connection: Connection, member: Member, hashes: Sequence[bytes]) -> Link | None:
+    """The member's active link if a code with one of these hashes has made it."""
+    row = await connection.fetchrow(
+        """
+        SELECT brand_id, host, username, wallet, daily_allowance, linked_at, expires_at
+          FROM active_site_links
+         WHERE id = ANY($4::uuid[]) AND brand_id = $1 AND host = $2 AND site_user_id = $3
+        """,
+        member.brand_id,
+        member.host,
+        member.site_user_id,
+        list(map(_link_id, hashes)),
+    )
+    return None if row is None else Link(*row)
 
 
 # --- ending links -----------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from ltzd.actions.mint_capacity import MintCapacity
+from ltzd.actions.site_plugin import links as links_action
 from ltzd.actions.site_plugin.check_ins import CheckInResult, CheckIns
 from ltzd.actions.site_plugin.links import SiteLinks
 from ltzd.dev.sandbox import Sandbox
@@ -27,7 +28,7 @@ from ltzd.errors import (
 )
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.site_plugin.links import CODE_LENGTH, MOST_OPEN_CODES, MOST_WRONG_CODES
-from ltzd.store.database import Pool, open_pool, session
+from ltzd.store.database import Connection, Pool, open_pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.site_plugin import links as site_links
 from ltzd.store.site_plugin import spending as site_spending
@@ -253,6 +254,46 @@ async def test_a_failure_while_linking_does_not_use_up_the_code(
         assert await allowance(world, member) is None
     await world.links.link(member, code.code)
     assert await allowance(world, member) == 500
+
+
+async def test_a_link_whose_commit_is_unknown_is_told_to_the_next_request(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member, code = await world.log_in(), await world.code(BEN, 40)
+
+    @asynccontextmanager
+    async def lost_at_commit(pool: Pool) -> AsyncIterator[Connection]:
+        async with transaction(pool) as connection:
+            yield connection
+        raise DatabaseUnavailable("The database was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(links_action, "transaction", lost_at_commit)
+        with pytest.raises(DatabaseUnavailable):
+            await world.links.link(member, code.code)
+    member = await world.log_in()
+
+    linked = await world.links.link(member, code.code)
+
+    assert (linked.wallet, linked.daily_allowance) == (await wallet_of(world, BEN), 40)
+    assert await value(world.pool, "SELECT count(*) FROM site_links") == 1
+    assert await value(world.pool, "SELECT failed_code_count FROM site_members") == 0
+    with pytest.raises(LinkRefused):
+        await world.links.link(await world.log_in(id=43, email=CID), code.code)
+    await world.links.end(member)
+    with pytest.raises(LinkRefused):
+        await world.links.link(await world.log_in(id=42, email=ANN), code.code)
+
+
+async def test_concurrent_requests_of_a_member_with_one_code_have_the_same_answer(
+    world: World, database_url: str
+) -> None:
+    member, code = await world.log_in(), await world.code(BEN)
+    async with another_process(world, database_url) as other:
+        processes = (world.links, other)
+        links = await asyncio.gather(*(processes[n % 2].link(member, code.code) for n in range(8)))
+    assert len(set(links)) == 1
+    assert await value(world.pool, "SELECT count(*) FROM site_links") == 1
 
 
 # --- guessing ---------------------------------------------------------------------------------

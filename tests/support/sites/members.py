@@ -1,6 +1,7 @@
 """Rows of site members: as their log-ins, check-ins and links leave them in the database."""
 
 from datetime import date, timedelta
+from secrets import token_bytes
 from typing import Any
 from uuid import uuid4
 
@@ -105,7 +106,7 @@ async def linked(
     subject: str = "did:owner",
 ) -> None:
     """Links the member by a code of the owner `subject`."""
-    code = ConsumedCode(subject, (wallet or member.wallet,), allowance)
+    code = ConsumedCode(token_bytes(32), subject, (wallet or member.wallet,), allowance)
     async with transaction(pool) as connection:
         assert await site_links.lock_member(connection, member) is not None
         await site_links.link(connection, member, code, wallet or member.wallet)
