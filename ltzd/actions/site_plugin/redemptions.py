@@ -283,7 +283,10 @@ class SiteRedemptions:
         await self._waiters.user_idle(redemption.wallet, order.deadline)
         if self._clock() >= order.deadline:
             raise Unavailable("An earlier transaction of this wallet is still under way")
-        if not await self._is_still_paid_for(order, redemption):
+        if not (
+            _is_offered(order.brand, redemption)
+            and await self._is_still_paid_for(order, redemption)
+        ):
             await self._fail(redemption, OVERTAKEN)
             return None
 
@@ -402,6 +405,15 @@ class SiteRedemptions:
         if is_over:
             log.info("site_redemption.failed", redemption=str(redemption.id))
         return is_over
+
+
+def _is_offered(brand: Brand, redemption: SiteRedemption) -> bool:
+    """Return whether the brand's file still lists the perk, with the same collection or item."""
+    perk = brand.perk(redemption.perk_id)
+    return perk is not None and (perk.collection_id, perk.item_id) == (
+        redemption.collection_id,
+        redemption.item_id,
+    )
 
 
 def _is_believed(brand: Brand, account: SpendingAccount) -> bool:

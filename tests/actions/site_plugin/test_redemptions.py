@@ -399,6 +399,27 @@ async def test_a_price_that_rises_after_the_redemption_began_is_not_paid(sites: 
     assert await sites.balance(ann) == 80
 
 
+@pytest.mark.parametrize("change", ["it has left", "it is another collection now"])
+async def test_a_redemption_of_a_perk_that_has_left_the_brands_file_is_not_sent(
+    sites: Sites, change: str
+) -> None:
+    perk, ann = await sites.collection(30), await sites.member(100)
+    with pytest.raises(Unavailable):
+        await sites.redeem(ann, perk)  # no wallet sends it
+    other = await sites.collection(20)
+    sites.perks.clear()
+    if change == "it has left":
+        async with sites.relaying():
+            assert "no such perk" in await refusal_of(sites.redeem(ann, perk))
+        assert (await sites.states(), await sites.balance(ann)) == (["failed"], 100)
+        return
+    sites.perks.append(perk.model_copy(update={"collection_id": other.collection_id}))
+    async with sites.relaying():
+        code_of(await sites.redeem(ann, perk))
+    assert (await sites.has(ann, perk), await sites.has(ann, other)) == (0, 1)
+    assert (await sites.states(), await sites.balance(ann)) == (["failed", "done"], 80)
+
+
 async def test_a_redemption_above_the_hourly_relay_limit_is_refused_with_the_minutes_to_wait(
     sites: Sites,
 ) -> None:
