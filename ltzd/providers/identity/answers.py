@@ -70,16 +70,26 @@ def wallet_id_in(response: HttpResponse, wallet: Address) -> str | None:
     return None
 
 
+def is_kept_by_owner(response: HttpResponse, wallet: Address) -> bool:
+    """Whether the user has linked the wallet, and so keeps its key."""
+    rows = [row for row in user_in(response).rows if isinstance(row, dict)]
+    return wallet in ethereum_wallets([row for row in rows if not _is_held_by_provider(row)])
+
+
 def ethereum_wallets(accounts: Sequence[object]) -> tuple[Address, ...]:
-    """Embedded and linked wallets, from a user's rows or an identity token's shorter ones."""
+    """Embedded and linked wallets, from a user's rows or an identity token's shorter ones.
+
+    Embedded wallets come first, by their index: the provider can sign for them.
+    """
+    rows = [row for row in accounts if isinstance(row, dict) and _is_proven_wallet(row)]
+    rows.sort(key=lambda row: (not _is_held_by_provider(row), _wallet_index(row)))
     wallets: dict[Address, None] = {}
-    for account in accounts:
+    for row in rows:
         if len(wallets) == MAX_WALLETS:
             break
-        if isinstance(account, dict) and _is_proven_wallet(account):
-            # A malformed address is skipped: it is no reason to refuse the user's other wallets.
-            with contextlib.suppress(MalformedAnswerError):
-                wallets[_wallet_address(account.get("address"))] = None
+        # A malformed address is skipped: it is no reason to refuse the user's other wallets.
+        with contextlib.suppress(MalformedAnswerError):
+            wallets[_wallet_address(row.get("address"))] = None
     return tuple(wallets)
 
 
@@ -141,10 +151,13 @@ def _is_proven_wallet(account: Mapping[str, object]) -> bool:
     """The provider holds an embedded wallet's key; a linked one has the time of its signature."""
     if account.get("type") != "wallet" or account.get("chain_type") != "ethereum":
         return False
-    is_embedded = account.get("wallet_client_type") == "privy"
-    return is_embedded or all(
+    return _is_held_by_provider(account) or all(
         account.get(name, 0) is not None for name in ("latest_verified_at", "lv")
     )
+
+
+def _is_held_by_provider(wallet: Mapping[str, object]) -> bool:
+    return wallet.get("wallet_client_type") == "privy"
 
 
 def _wallet_index(wallet: Mapping[str, object]) -> float:

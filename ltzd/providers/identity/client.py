@@ -92,7 +92,7 @@ class IdentityClient(AsyncCloseable):
 
         `typed_data` is EIP-712 JSON with `types`, `primaryType`, `domain` and `message`; bytes may
         stay bytes. Needs the policy's signer, and a wallet that was made with it. Raises ValueError
-        for malformed data.
+        for malformed data, and for a wallet that its owner has linked and signs for alone.
         """
         return await self._signer.sign(wallet, typed_data)
 

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
 )
 
 from ltzd.errors import IdentityUnavailable, Misconfigured
-from ltzd.providers.identity.answers import error_code_in, wallet_id_in
+from ltzd.providers.identity.answers import error_code_in, is_kept_by_owner, wallet_id_in
 from ltzd.providers.identity.calls import IdentityCalls, IdentityPolicy, refusal_in
 from ltzd.providers.identity.typed_data import digest_of, normalised, signer_of, to_wire
 from ltzd.providers.outbound.http_client import HttpResponse, MalformedAnswerError, object_in
@@ -49,7 +49,9 @@ class WalletSigner:
         self._ids: LRUCache[Address, str] = LRUCache(MAX_CACHED_WALLETS)
 
     async def sign(self, wallet: Address, typed_data: Mapping[str, Any]) -> bytes:
-        """Raises ValueError for malformed data, and IdentityUnavailable."""
+        """Raises ValueError for malformed data and for a wallet whose owner keeps the key, and
+        IdentityUnavailable.
+        """
         # In a thread, since the first call imports eth-account.
         digest = await asyncio.to_thread(digest_of, typed_data)
         body = {"method": _METHOD, "params": {"typed_data": to_wire(typed_data)}}
@@ -76,6 +78,8 @@ class WalletSigner:
         wallet_id = wallet_id_in(response, wallet)
         if wallet_id is None:
             _log.warning("identity_wallet_held_elsewhere", wallet=hex_of(wallet))
+            if is_kept_by_owner(response, wallet):
+                raise ValueError("the wallet's owner keeps its key")
             raise IdentityUnavailable("The identity provider does not hold the wallet's key")
         self._ids[wallet] = wallet_id
         return wallet_id

@@ -297,10 +297,9 @@ async def test_a_v_of_0_or_1_is_told_as_27_or_28(provider: Provider) -> None:
         a_user(id=None),
         a_user(id="../users"),
         a_user(id=7),
-        a_user(wallet_client_type="metamask", connector_type="injected"),
         a_user(Address(b"\x09" * 20)),
     ],
-    ids=["no id", "a path", "a number", "linked only", "another's"],
+    ids=["no id", "a path", "a number", "another's"],
 )
 async def test_a_wallet_whose_key_the_provider_does_not_hold_is_unavailable(
     provider: Provider, user: object
@@ -308,6 +307,20 @@ async def test_a_wallet_whose_key_the_provider_does_not_hold_is_unavailable(
     failure = await answers_to(provider, user, None)
 
     assert failure.message == "The identity provider does not hold the wallet's key"
+
+
+async def test_a_linked_wallet_whose_owner_keeps_the_key_is_refused_for_good(
+    provider: Provider,
+) -> None:
+    """The same request would fail again, so its caller must not be told to repeat it."""
+    user = a_user(wallet_client_type="metamask", connector_type="injected")
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.json_response(user)
+
+    async with served(answer, provider.policy) as policy, IdentityClient(policy) as client:
+        with pytest.raises(ValueError, match="owner keeps"):
+            await client.sign_typed_data(WALLET, PERMIT)
 
 
 @pytest.mark.parametrize("status", [302, 400, 401, 403, 404, 422])

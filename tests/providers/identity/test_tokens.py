@@ -114,6 +114,26 @@ async def test_every_ethereum_wallet_of_an_identity_token_counts_and_nothing_els
     assert user.wallets == (address_of(WALLET), address_of(OTHER_WALLET))
 
 
+async def test_wallets_whose_keys_the_provider_holds_come_first(
+    provider: Provider, tokens: IdentityTokens
+) -> None:
+    """Only these can sign a permit for a member who is linked with the user's first wallet."""
+
+    def row(digit: str, **other: object) -> dict[str, object]:
+        return {"type": "wallet", "chain_type": "ethereum", "address": "0x" + digit * 40, **other}
+
+    accounts = [
+        row("1", wallet_client_type="metamask", lv=1),
+        row("2", wallet_client_type="privy", wallet_index=1),
+        row("3", wallet_client_type="privy", wallet_index=0),
+    ]
+    token = provider.token(sid=None, linked_accounts=json.dumps(accounts))
+
+    user = await tokens.user_of(token)
+
+    assert user.wallets == tuple(address_of("0x" + digit * 40) for digit in "321")
+
+
 async def test_an_identity_token_tells_its_users_verified_accounts(
     provider: Provider, tokens: IdentityTokens
 ) -> None:
