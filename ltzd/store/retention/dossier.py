@@ -145,6 +145,7 @@ STATEMENTS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
         "SELECT * FROM address_proofs WHERE email_key = ANY($1::text[])",
     ),
     "former_wallets": (("$user",), "SELECT * FROM former_wallets WHERE user_id = $1"),
+    "erasures": (("$user",), "SELECT * FROM erasures WHERE user_id = $1"),
     "events": (("$user",), "SELECT * FROM events WHERE user_id = $1 ORDER BY created_at, id"),
     "event_claims": (
         ("$keys",),
@@ -163,6 +164,16 @@ STATEMENTS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
         ("$wallets",),
         "SELECT * FROM payments WHERE wallet = ANY($1::bytea[]) ORDER BY created_at",
     ),
+    "payment_reversals": (
+        ("$wallets",),
+        """
+        SELECT r.*
+          FROM payments p
+          JOIN payment_reversals r USING (session_id)
+         WHERE p.wallet = ANY($1::bytea[])
+         ORDER BY r.created_at
+        """,
+    ),
     "relays": (
         ("$wallets",),
         """
@@ -170,6 +181,17 @@ STATEMENTS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
           FROM relays
          WHERE user_address = ANY($1::bytea[])
          ORDER BY id
+        """,
+    ),
+    "gas_spent": (
+        ("$subjects", "$wallets"),
+        """
+        SELECT *
+          FROM gas_spent
+         WHERE identity = ANY($1::text[])
+            OR identity IN (SELECT '0x' || encode(wallet, 'hex')
+                              FROM unnest($2::bytea[]) AS given (wallet))
+         ORDER BY day
         """,
     ),
     "redemptions": (
@@ -181,6 +203,10 @@ STATEMENTS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
         ("$user", "$subjects"),
         "SELECT * FROM site_links WHERE user_id = $1 OR subject = ANY($2::text[])",
     ),
+    "site_link_codes": (
+        ("$subjects",),
+        "SELECT * FROM site_link_codes WHERE subject = ANY($1::text[]) ORDER BY expires_at",
+    ),
     "site_redemptions": (
         ("$wallets",),
         "SELECT * FROM site_redemptions WHERE wallet = ANY($1::bytea[]) ORDER BY created_at",
@@ -188,6 +214,27 @@ STATEMENTS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "check_ins": (
         ("$wallets",),
         "SELECT * FROM check_ins WHERE wallet = ANY($1::bytea[]) ORDER BY created_at",
+    ),
+    "milestone_claims": (
+        ("$wallets",),
+        "SELECT * FROM milestone_claims WHERE wallet = ANY($1::bytea[]) ORDER BY brand_id, days",
+    ),
+    "streaks": (("$wallets",), "SELECT * FROM streaks WHERE wallet = ANY($1::bytea[])"),
+    "earnings": (
+        ("$wallets",),
+        "SELECT * FROM earnings WHERE wallet = ANY($1::bytea[]) ORDER BY brand_id, period, starts",
+    ),
+    "leaderboard_streaks": (
+        ("$wallets",),
+        """
+        SELECT * FROM leaderboard_streaks
+         WHERE wallet = ANY($1::bytea[])
+         ORDER BY brand_id, period, starts
+        """,
+    ),
+    "constraint_results": (
+        ("$wallets",),
+        "SELECT * FROM constraint_results WHERE user_address = ANY($1::bytea[])",
     ),
     "chat_claims": (
         ("$wallets",),

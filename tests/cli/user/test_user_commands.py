@@ -129,8 +129,20 @@ async def test_an_export_has_every_row_about_the_user_and_none_about_another(
 ) -> None:
     await a_user(db, ANN, 1)
     await a_user(db, BOB, 2)
+    for number in (1, 2):
+        await db.execute(
+            "INSERT INTO gas_spent (day, identity, slot, wei) VALUES ('2026-01-01', $1, 0, $2)",
+            *(f"did:{number}", number),
+        )
+        await db.execute(
+            "INSERT INTO milestone_claims (brand_id, wallet, days, ltz, reward_id) "
+            "VALUES ($1, $2, 7, $3, gen_random_uuid())",
+            *(BRAND, a_wallet(number), number),
+        )
     exported: Any = (await user("export", ANN)).json
     tables = exported["tables"]
+    assert [row["ltz"] for row in tables["milestone_claims"]] == [1]
+    assert [row["wei"] for row in tables["gas_spent"]] == ["1"]
     assert tables["users"][0]["email_key"] == ANN
     assert tables["events"][0]["metadata"] == {"mail": ANN}
     assert tables["site_members"][0]["username"] == ANN
