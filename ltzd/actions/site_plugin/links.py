@@ -2,8 +2,8 @@
 
 The owner gets a code from ltzd, with an access token, and the member types it at the site. So the
 site never holds a token, and a link is for one member, a limited time and a daily allowance. A code
-names its site, is valid for ten minutes, works once, and is stored as a keyed hash. While the link
-lasts, the same member may repeat the code: the first response may have been lost.
+names its site, is valid for ten minutes, works once, and is stored as a keyed hash. If the database
+is lost while a link is committed, the member's next request with the code finds the link.
 
 A linked member uses the wallet of the member's e-mail address if that is one of the owner's, and
 the owner's first wallet otherwise. A member with the same address is never linked to a second
@@ -12,6 +12,7 @@ in and claim free perks once with each. Returning to the address's own wallet is
 """
 
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -21,6 +22,7 @@ from ltzd import telemetry
 from ltzd.actions.site_plugin.members import SiteMembers
 from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.errors import (
+    DatabaseUnavailable,
     LinkRefused,
     LtzdError,
     NotFound,
@@ -34,7 +36,7 @@ from ltzd.rules.site_plugin import links as rules
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.site_plugin import links as site_links
-from ltzd.store.site_plugin.links import ConsumedCode, Link, LockedMember, NewCode
+from ltzd.store.site_plugin.links import Link, LockedCode, LockedMember, NewCode
 from ltzd.store.site_plugin.members import Member
 from ltzd.values import Address, hex_of
 
@@ -154,22 +156,40 @@ class SiteLinks:
     async def _linked(self, member: Member, code: str) -> LinkedWallet:
         hashes = self._sealer.keyed_hashes(_place(member.brand_id, member.host, code))
         async with transaction(self._pool) as connection:
-            # A refusal from here on rolls this back, and the code still works.
-            taken = await site_links.consume_code(connection, hashes)
+            locked_code = await site_links.lock_code(connection, hashes)
             locked = await site_links.lock_member(connection, member)
             if locked is None or locked.user_id != member.user_id:
                 raise LinkRefused(_CHANGED)
             rules.check_attempts(locked.tries, locked.now)
-            if taken is not None:
-                wallet = _wallet_for(locked, taken)
-                await site_links.link(connection, member, taken, wallet)
-                return LinkedWallet(wallet, taken.daily_allowance)
-            made = await site_links.made_by(connection, member, hashes)
-            if made is not None:
-                return LinkedWallet(made.wallet, made.daily_allowance)
-            tries = rules.add_wrong_code(locked.tries, locked.now)
-            await site_links.save_tries(connection, member, tries)
-        raise LinkRefused(_WRONG)
+            linked = None
+            if locked_code is not None:
+                linked = await _link_by(connection, member, locked, locked_code)
+            if linked is None:
+                tries = rules.add_wrong_code(locked.tries, locked.now)
+                await site_links.save_tries(connection, member, tries)
+        if linked is None or locked_code is None:
+            raise LinkRefused(_WRONG)
+        # The link stands. A code that stays until it expires finds this link alone.
+        with suppress(DatabaseUnavailable):
+            async with session(self._pool) as connection:
+                await site_links.delete_code(connection, locked_code)
+        return linked
+
+
+async def _link_by(
+    connection: Connection, member: Member, locked: LockedMember, code: LockedCode
+) -> LinkedWallet | None:
+    """Link the member, or find the link that an earlier request with the code has committed.
+
+    Returns None if the code has linked another member, or a link that has ended. Raises
+    LinkRefused.
+    """
+    if await site_links.is_used(connection, code):
+        made = await site_links.made_by(connection, member, code)
+        return None if made is None else LinkedWallet(made.wallet, made.daily_allowance)
+    wallet = _wallet_for(locked, code)
+    await site_links.link(connection, member, code, wallet)
+    return LinkedWallet(wallet, code.daily_allowance)
 
 
 async def _refuse_too_many(connection: Connection, subject: str) -> None:
@@ -187,7 +207,7 @@ async def _refuse_too_many(connection: Connection, subject: str) -> None:
     )
 
 
-def _wallet_for(member: LockedMember, code: ConsumedCode) -> Address:
+def _wallet_for(member: LockedMember, code: LockedCode) -> Address:
     """Raises LinkRefused."""
     if member.own_wallet in code.wallets:
         return member.own_wallet

@@ -5,8 +5,8 @@ change of that row: when the member or the owner ends it, when the member gets a
 address, and when it expires. Writers that make a link or spend through one lock the member's row.
 
 Codes are stored as keyed hashes, which the caller computes. A link's id is the beginning of its
-code's hash, so the request that repeats a code finds the link that the code has made (`made_by`).
-Order of locks: owner, code, member.
+code's hash, so a code makes one link. The code is deleted once that link is known to be committed;
+until then a repeated request finds the link (`made_by`). Order of locks: owner, code, member.
 """
 
 from collections.abc import Sequence
@@ -47,8 +47,8 @@ class OpenCodes:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumedCode:
-    """The contents of a code that has been used and deleted."""
+class LockedCode:
+    """The contents of a code that has not expired."""
 
     code_hash: bytes
     subject: str
@@ -144,20 +144,35 @@ async def add_code(connection: Connection, new: NewCode) -> datetime | None:
     return expires_at
 
 
-async def consume_code(connection: Connection, hashes: Sequence[bytes]) -> ConsumedCode | None:
-    """Delete and return the code; returns None if no unexpired code has any of these hashes."""
+async def lock_code(connection: Connection, hashes: Sequence[bytes]) -> LockedCode | None:
+    """Lock the code until the transaction ends; returns None if no unexpired code has any of these
+    hashes.
+    """
     row = await connection.fetchrow(
         """
-        DELETE FROM site_link_codes
+        SELECT code_hash, subject, wallets, daily_allowance
+          FROM site_link_codes
          WHERE code_hash = ANY($1::bytea[]) AND expires_at > clock_timestamp()
-     RETURNING code_hash, subject, wallets, daily_allowance
+           FOR UPDATE
         """,
         list(hashes),
     )
     if row is None:
         return None
     code_hash, subject, wallets, daily_allowance = row
-    return ConsumedCode(code_hash, subject, tuple(map(Address, wallets)), daily_allowance)
+    return LockedCode(code_hash, subject, tuple(map(Address, wallets)), daily_allowance)
+
+
+async def is_used(connection: Connection, code: LockedCode) -> bool:
+    """Whether a locked code has made a link, which may have ended."""
+    used: bool = await connection.fetchval(
+        "SELECT EXISTS (SELECT FROM site_links WHERE id = $1)", _link_id(code.code_hash)
+    )
+    return used
+
+
+async def delete_code(connection: Connection, code: LockedCode) -> None:
+    await connection.execute("DELETE FROM site_link_codes WHERE code_hash = $1", code.code_hash)
 
 
 def _link_id(code_hash: bytes) -> UUID:
@@ -222,7 +237,7 @@ async def save_tries(connection: Connection, member: Member, tries: CodeAttempts
     )
 
 
-async def link(connection: Connection, member: Member, code: ConsumedCode, wallet: Address) -> None:
+async def link(connection: Connection, member: Member, code: LockedCode, wallet: Address) -> None:
     """Give a locked member this wallet of the code's owner, in place of any earlier link."""
     await connection.execute(
         """
@@ -246,18 +261,18 @@ async def link(connection: Connection, member: Member, code: ConsumedCode, walle
     )
 
 
-async def made_by(connection: Connection, member: Member, hashes: Sequence[bytes]) -> Link | None:
-    """The member's active link if a code with one of these hashes has made it."""
+async def made_by(connection: Connection, member: Member, code: LockedCode) -> Link | None:
+    """The member's active link if this code has made it."""
     row = await connection.fetchrow(
         """
         SELECT brand_id, host, username, wallet, daily_allowance, linked_at, expires_at
           FROM active_site_links
-         WHERE id = ANY($4::uuid[]) AND brand_id = $1 AND host = $2 AND site_user_id = $3
+         WHERE id = $4 AND brand_id = $1 AND host = $2 AND site_user_id = $3
         """,
         member.brand_id,
         member.host,
         member.site_user_id,
-        list(map(_link_id, hashes)),
+        _link_id(code.code_hash),
     )
     return None if row is None else Link(*row)
 

@@ -273,27 +273,38 @@ async def test_a_link_whose_commit_is_unknown_is_told_to_the_next_request(
             await world.links.link(member, code.code)
     member = await world.log_in()
 
+    with pytest.raises(LinkRefused):
+        await world.links.link(await world.log_in(id=43, email=CID), code.code)
+    member = await world.log_in(id=42, email=ANN)
     linked = await world.links.link(member, code.code)
 
     assert (linked.wallet, linked.daily_allowance) == (await wallet_of(world, BEN), 40)
     assert await value(world.pool, "SELECT count(*) FROM site_links") == 1
-    assert await value(world.pool, "SELECT failed_code_count FROM site_members") == 0
+    tries = "SELECT failed_code_count FROM site_members WHERE site_user_id = 42"
+    assert await value(world.pool, tries) == 0
     with pytest.raises(LinkRefused):
-        await world.links.link(await world.log_in(id=43, email=CID), code.code)
-    await world.links.end(member)
-    with pytest.raises(LinkRefused):
-        await world.links.link(await world.log_in(id=42, email=ANN), code.code)
+        await world.links.link(member, code.code)
 
 
-async def test_concurrent_requests_of_a_member_with_one_code_have_the_same_answer(
-    world: World, database_url: str
+@pytest.mark.parametrize("how", ["by the member", "by its date"])
+async def test_a_code_that_stayed_after_its_link_was_made_makes_no_second_one(
+    world: World, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     member, code = await world.log_in(), await world.code(BEN)
-    async with another_process(world, database_url) as other:
-        processes = (world.links, other)
-        links = await asyncio.gather(*(processes[n % 2].link(member, code.code) for n in range(8)))
-    assert len(set(links)) == 1
-    assert await value(world.pool, "SELECT count(*) FROM site_links") == 1
+
+    async def fail(*_arguments: object) -> None:
+        raise ConnectionResetError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(site_links, "delete_code", fail)
+        await world.links.link(member, code.code)
+    assert await value(world.pool, "SELECT count(*) FROM site_link_codes") == 1
+    await end(world, await world.log_in(), how)
+
+    with pytest.raises(LinkRefused):
+        await world.links.link(await world.log_in(), code.code)
+
+    assert (await world.log_in()).subject is None
 
 
 # --- guessing ---------------------------------------------------------------------------------

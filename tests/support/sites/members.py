@@ -10,7 +10,7 @@ from ltzd.store.database import Pool, session, transaction
 from ltzd.store.site_plugin import check_ins
 from ltzd.store.site_plugin import links as site_links
 from ltzd.store.site_plugin.check_ins import NewCheckIn
-from ltzd.store.site_plugin.links import ConsumedCode
+from ltzd.store.site_plugin.links import LockedCode
 from ltzd.store.site_plugin.members import Member
 from ltzd.values import Address
 from tests.support.rows.core import a_hash, value
@@ -106,7 +106,7 @@ async def linked(
     subject: str = "did:owner",
 ) -> None:
     """Links the member by a code of the owner `subject`."""
-    code = ConsumedCode(token_bytes(32), subject, (wallet or member.wallet,), allowance)
+    code = LockedCode(token_bytes(32), subject, (wallet or member.wallet,), allowance)
     async with transaction(pool) as connection:
         assert await site_links.lock_member(connection, member) is not None
         await site_links.link(connection, member, code, wallet or member.wallet)
