@@ -76,6 +76,27 @@ async def test_a_rotated_key_is_printed_once_as_json_and_the_old_one_counts_for_
         assert [(secret.text, secret.until) for secret in secrets] == [(new, None), (old, until)]
 
 
+@pytest.mark.parametrize(("name", "field"), FIELDS.items())
+async def test_a_key_may_be_named_as_the_printed_json_names_it(
+    name: KeyName, field: str, data_dir: Path, keys: NewKeys
+) -> None:
+    done = await ltzd("brand", "rotate-key", DEMO.id, "--key", field, "--data-dir", data_dir)
+
+    assert (done.code, list(done.json)) == (0, ["brandId", field])
+    assert done.json[field] != getattr(keys, name)
+    assert f"has a new {name}" in done.err
+
+
+async def test_an_unknown_key_is_refused_with_the_names_that_there_are(
+    data_dir: Path, db: Connection, keys: NewKeys
+) -> None:
+    done = await ltzd("brand", "rotate-key", DEMO.id, "--key", "api-key", "--data-dir", data_dir)
+
+    assert done.code == 2
+    assert all(name in done.err for name in FIELDS)
+    assert await brand_keys.brand_of_api_key(db, keys.api_key) == DEMO.address
+
+
 async def test_revoking_ends_every_earlier_key_at_once(
     data_dir: Path, db: Connection, keys: NewKeys, sealer: Sealer
 ) -> None:

@@ -59,8 +59,22 @@ def show(
 def rotate_key(
     brand: Brand,
     key: Annotated[
-        Literal["security_key", "api_key", "webhook_secret", "verification_token"],
-        typer.Option("--key", help="The key to replace."),
+        Literal[
+            "security_key",
+            "api_key",
+            "webhook_secret",
+            "verification_token",
+            "securityKey",
+            "apiKey",
+            "webhookSecret",
+            "verificationToken",
+        ],
+        typer.Option(
+            "--key",
+            help="The key to replace: security_key, api_key, webhook_secret or "
+            "verification_token, or as the printed JSON names it, such as apiKey.",
+            metavar="NAME",
+        ),
     ],
     revoke: Annotated[
         bool, typer.Option("--revoke", help="Revoke the old key at once instead of after 24 hours.")

@@ -13,11 +13,16 @@ from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import hex_of, iso
 
+_KEY_NAMES: dict[str, KeyName] = {
+    text: name for name, field in FIELDS.items() for text in (name, field)
+}
+"""Every key by its name, and by its name in JSON."""
+
 
 def rotate(
     target: Target,
     brand: str,
-    key: KeyName,
+    key: str,
     *,
     revoke: bool,
     is_master_key_lost: bool,
@@ -32,7 +37,7 @@ def rotate(
         _rotate(
             target,
             brand,
-            key,
+            _KEY_NAMES[key],
             revoke=revoke,
             is_master_key_lost=is_master_key_lost,
             as_json=as_json,
