@@ -28,6 +28,9 @@ Http.HEADER_CEILING = HEAD_LIMIT  # Sanic's upper bound of REQUEST_MAX_HEADER_SI
 _ADMIN_CONNECTIONS = 256
 """Connections to an application that sets no limit of its own."""
 
+_BODY_SECONDS = 30.0
+"""Until a body must have arrived at an application that sets no time of its own."""
+
 _app_numbers = itertools.count(1)
 
 
@@ -50,6 +53,8 @@ def new_app(name: str, errors: ErrorResponder) -> App:
         request_class=AnswerableRequest,
         configure_logging=False,
     )
+    app.ctx.admission = None
+    app.ctx.body_seconds = _BODY_SECONDS
     app.ctx.draining = None
     app.ctx.refusals = None
     app.ctx.canonical_target = None

@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 from sanic.request import Request
 
+from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT, read_body
 from ltzd.http.responses import Reply
 
 log = structlog.get_logger()
@@ -27,8 +28,6 @@ async def handle(request: Request) -> None:
         route, handler, parameters = app.router.get(request.path, request.method, host)
         request.route = route
         stream: Any = request.stream
-        if stream.request_body and not route.extra.ignore_body:
-            await request.receive_body()  # type: ignore[no-untyped-call]
         has_begun = True  # from here on `handle_exception` must not run the middleware again
         for middleware in route.extra.request_middleware:
             reply = middleware.func(request)
@@ -37,6 +36,8 @@ async def handle(request: Request) -> None:
             if reply is not None:
                 break
         else:
+            if stream.request_body and not route.extra.ignore_body:
+                await read_body(request, EVENT_HANDLER_LIMIT)  # it has no meaning, as of a GET
             reply = await handler(request, **parameters)
         stream.respond(reply)
         _run_response_middleware(request, reply)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from ltzd.errors import LtzdError, Overloaded, ShareExceeded
-from ltzd.http.errors import ErrorFormat, http_error_of
+from ltzd.http.errors import BodyTooLarge, ErrorFormat, http_error_of
 from ltzd.http.openapi.error_causes import condition_of, default_example
 from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT
 
@@ -161,8 +161,16 @@ class Operation:
             for status, response in {**self.success, **errors}.items()
         }
 
-    def _error_examples(self) -> list[tuple[str, LtzdError]]:
+    @cached_property
+    def raised(self) -> tuple[type[LtzdError], ...]:
+        """The errors that the handler declares, and of a GET also that its body is too large."""
         declared = declared_errors(self.handler)
+        if self.method != "GET" or BodyTooLarge in declared:
+            return declared
+        return (*declared, BodyTooLarge)
+
+    def _error_examples(self) -> list[tuple[str, LtzdError]]:
+        declared = self.raised
         if self.may_be_busy:
             declared += ADMISSION_ERRORS
         for name, error in self.error_examples.items():

@@ -11,7 +11,7 @@ from sanic.request import Request
 from ltzd.errors import LtzdError
 from ltzd.http.app import operations
 from ltzd.http.errors import HttpsRequired, RequestMalformed
-from ltzd.http.openapi.operations import ADMISSION_ERRORS, Operation, declared_errors
+from ltzd.http.openapi.operations import ADMISSION_ERRORS, Operation
 from ltzd.http.responses import Reply
 from ltzd.http.sanic_app import App
 from ltzd.http.services import HttpPolicy
@@ -46,8 +46,7 @@ def only_declared_errors(
     An error that a test injects does not count: no action raises it there.
     """
     declared = {
-        (operation.method, operation.path): declared_errors(operation.handler)
-        for operation in operations(policy)
+        (operation.method, operation.path): operation.raised for operation in operations(policy)
     }
     undeclared: set[str] = set()
     handler: Any = app.error_handler

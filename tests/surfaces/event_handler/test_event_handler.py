@@ -519,6 +519,22 @@ async def test_the_limit_is_10240_bytes(
         }
 
 
+@pytest.mark.parametrize("in_chunks", [False, True])
+@pytest.mark.parametrize(("size", "expected"), [(10_240, 200), (10_241, 413), (900_000, 413)])
+@pytest.mark.parametrize("path", ["health", "diagnostic", "debug"])
+async def test_the_limit_holds_for_a_get_too(
+    surface: RunningSurfaces, path: str, size: int, expected: int, in_chunks: bool
+) -> None:
+    raw = b"a" * size
+    async with surface.client.get(
+        f"{surface.url}/service-api/{path}", data=chunked(raw) if in_chunks else raw
+    ) as answer:
+        body = await answer.json()
+    assert answer.status == expected
+    if expected == 413:
+        assert body["error"] == "Request body is larger than 10240 bytes"
+
+
 async def test_a_body_too_large_comes_before_a_wrong_content_type(surface: RunningSurfaces) -> None:
     status, _, _ = await post(surface, b"x" * 20_000, **{"Content-Type": "text/plain"})
     assert status == 413
