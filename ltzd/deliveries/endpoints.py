@@ -8,6 +8,7 @@ left for the few of each brand.
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ltzd.rules.webhooks import FEW_SLOTS, DeliverySlots
@@ -59,6 +60,11 @@ class EndpointSlots:
         for brand, count in wanted.items():
             if claimed.get(brand, 0) < count:
                 self._may_have_more.discard(brand)
+
+    def rest(self, brand: Address, until: datetime) -> None:
+        """Begins no delivery to the brand before that time."""
+        slots = self._slots.get(brand, _AT_FIRST)
+        self._slots[brand] = replace(slots, rests_until=until)
 
     def begin(self, brand: Address) -> None:
         self._in_flight[brand] += 1

@@ -2,11 +2,14 @@
 
 A webhook that cannot be posted now is deferred in the same database transaction, as if it had never
 been claimed: its reward was just unminted by a reorg, or its brand's secret does not open.
+A deferred webhook waits the longer the older it is, so that a great many of them do not keep the
+sender and the database at work without a pause.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import structlog
 from cachetools import LRUCache
@@ -24,7 +27,9 @@ from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
 
-_DEFERRED_FOR = timedelta(seconds=10)
+SHORTEST_DEFERRAL = timedelta(seconds=10)
+LONGEST_DEFERRAL = timedelta(minutes=10)
+_SHARE_OF_AGE = 0.1
 _MAX_CACHED_BRANDS = 10_000
 
 
@@ -35,6 +40,14 @@ class SignedWebhook:
     due: DueWebhook
     message: WebhookMessage
     secrets: Sequence[str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedWebhooks:
+    """`without_secret` has the brands whose secret does not open: none of theirs can be sent."""
+
+    signed: Sequence[SignedWebhook]
+    without_secret: frozenset[Address]
 
 
 class WebhookRenderer:
@@ -49,19 +62,23 @@ class WebhookRenderer:
 
     async def render(
         self, connection: Connection, claimed: Sequence[DueWebhook], now: datetime
-    ) -> list[SignedWebhook]:
+    ) -> RenderedWebhooks:
         bodies = await webhook_bodies.render(connection, claimed)
-        signed = []
+        signed, without_secret = [], set()
+        deferred: dict[UUID, datetime] = {}
         for due in claimed:
-            secrets = await self._secrets_of(connection, due, now) if due.id in bodies else ()
-            if secrets:
+            secrets = await self._secrets_of(connection, due, now)
+            if not secrets:
+                without_secret.add(due.brand_id)
+            if secrets and due.id in bodies:
                 signed.append(
                     SignedWebhook(due, WebhookMessage(due.id, due.url, bodies[due.id]), secrets)
                 )
-        ready = {webhook.due.id for webhook in signed}
-        if deferred := [due.id for due in claimed if due.id not in ready]:
-            await webhooks.defer(connection, deferred, now + _DEFERRED_FOR)
-        return signed
+            else:
+                deferred[due.id] = now + _deferral(due, now)
+        if deferred:
+            await webhooks.defer(connection, deferred)
+        return RenderedWebhooks(signed, frozenset(without_secret))
 
     async def _secrets_of(
         self, connection: Connection, due: DueWebhook, now: datetime
@@ -79,3 +96,8 @@ class WebhookRenderer:
         except Misconfigured as error:
             log.error("webhooks.secret_not_opened", brand=hex_of(brand), advice=error.message)
             return []
+
+
+def _deferral(due: DueWebhook, now: datetime) -> timedelta:
+    wanted = (now - due.created_at) * _SHARE_OF_AGE
+    return min(max(wanted, SHORTEST_DEFERRAL), LONGEST_DEFERRAL)

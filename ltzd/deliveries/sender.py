@@ -8,7 +8,7 @@ written. If the process stops, the lease runs out and the webhook is sent again 
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from ltzd import telemetry
@@ -18,7 +18,7 @@ from ltzd.deliveries.database_time import DatabaseTime
 from ltzd.deliveries.endpoints import EndpointSlots
 from ltzd.deliveries.leases import LEASE, Leases
 from ltzd.deliveries.outcomes import OutcomeWriter
-from ltzd.deliveries.rendering import SignedWebhook, WebhookRenderer
+from ltzd.deliveries.rendering import SHORTEST_DEFERRAL, SignedWebhook, WebhookRenderer
 from ltzd.errors import DatabaseUnavailable
 from ltzd.providers.brand_webhooks import MAX_IN_FLIGHT, BrandWebhooks
 from ltzd.store.database import Pool, session, transaction
@@ -88,7 +88,7 @@ class Sender:
             self._is_scan_due = True
             self._wake.notify()
 
-    async def _claim(self) -> list[SignedWebhook]:
+    async def _claim(self) -> Sequence[SignedWebhook]:
         """Returns nothing, after a pause, while the database is unavailable."""
         try:
             await self._renew()
@@ -101,16 +101,18 @@ class Sender:
             async with transaction(self._pool) as connection:
                 claimed = await webhooks.claim(connection, wanted, now, now + LEASE)
                 self._endpoints.note_claimed(wanted, Counter(due.brand_id for due in claimed))
-                signed = await self._renderer.render(connection, claimed, now)
+                rendered = await self._renderer.render(connection, claimed, now)
         except DatabaseUnavailable as error:
             self._outage.failed(error.message)
             await asyncio.sleep(_PAUSE_SECONDS)
             self._is_scan_due = True
             return []
         self._outage.over()
-        for webhook in signed:
+        for brand in rendered.without_secret:
+            self._endpoints.rest(brand, now + SHORTEST_DEFERRAL)
+        for webhook in rendered.signed:
             self._leases.begin(webhook.due, now)
-        return signed
+        return rendered.signed
 
     async def _scan(self) -> None:
         """Notes the brands with due webhooks, if others than those noted may have some."""

@@ -152,6 +152,55 @@ async def test_a_reward_undone_by_a_reorg_is_announced_when_it_is_minted_again(
     assert (await world.row())["attempts"] == 1
 
 
+async def test_a_webhook_that_cannot_be_sent_waits_the_longer_the_older_it_is(
+    world: World, receiver: Receiver
+) -> None:
+    brand = await world.brand("/hooks")
+    await world.minted(brand, 3)
+    await world.undo(6)
+    for age in (timedelta(minutes=5), timedelta(days=1)):
+        await value(
+            world.pool,
+            """
+            UPDATE webhooks SET created_at = created_at - $1::interval
+             WHERE id = (SELECT id FROM webhooks
+                          WHERE created_at > now() - interval '1 minute' LIMIT 1)
+            """,
+            age,
+        )
+    begun = world.clock.now()
+    async with world.sending():
+
+        async def are_deferred() -> bool:
+            return all(row["next_at"] > begun for row in await world.rows())
+
+        await until(are_deferred)
+
+    waits = [round((row["next_at"] - begun).total_seconds(), -1) for row in await world.rows()]
+    assert waits == [600, 30, 10]
+    assert receiver.posts == {}
+
+
+async def test_a_brand_without_a_readable_secret_does_not_keep_the_sender_at_work(
+    world: World, receiver: Receiver
+) -> None:
+    lost, other = await world.brand("/lost"), await world.brand("/other")
+    strange = Sealer([b"\x06" * 32])
+    async with session(world.pool) as connection:
+        await brand_keys.rotate(connection, lost.address, "webhook_secret", strange, revoke=True)
+    await world.minted(lost, 60)
+    async with world.sending():
+        for number in range(1, 4):
+            await world.minted(other)
+            await receiver.got("/other", number)
+        await world.delivered(3)
+
+    now = world.clock.now()
+    rows = [row for row in await world.rows() if row["brand_id"] == lost.address]
+    assert sum(row["next_at"] > now for row in rows) == FEW_SLOTS
+    assert {row["attempts"] for row in rows} == {0}
+
+
 async def test_a_brand_with_an_undecryptable_secret_delays_only_itself(
     world: World, receiver: Receiver
 ) -> None:

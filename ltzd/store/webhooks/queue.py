@@ -169,15 +169,20 @@ async def renew(
     )
 
 
-async def defer(connection: Connection, webhooks: Sequence[UUID], until: datetime) -> None:
-    """Return claimed webhooks that cannot be sent yet to the queue.
+async def defer(connection: Connection, until: Mapping[UUID, datetime]) -> None:
+    """Return claimed webhooks that cannot be sent yet to the queue, each until its time.
 
     Call it in the claim's transaction, so that the attempt that was not made is never visible.
     """
     await connection.execute(
-        "UPDATE webhooks SET attempts = attempts - 1, next_at = $2 WHERE id = ANY($1::uuid[])",
-        webhooks,
-        until,
+        """
+        UPDATE webhooks
+           SET attempts = attempts - 1, next_at = deferred.until
+          FROM unnest($1::uuid[], $2::timestamptz[]) AS deferred (id, until)
+         WHERE webhooks.id = deferred.id
+        """,
+        list(until),
+        list(until.values()),
     )
 
 

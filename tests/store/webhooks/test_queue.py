@@ -463,7 +463,7 @@ async def test_a_deferred_webhook_does_not_count_as_an_attempt(world: World, bra
     (due,) = await claim(world)
     later = world.clock.now() + MINUTE
     async with session(world.pool) as connection:
-        await webhooks.defer(connection, [due.id], later)
+        await webhooks.defer(connection, {due.id: later})
 
     row = await world.row()
     assert (row["attempts"], row["next_at"], row["state"]) == (0, later, "pending")
