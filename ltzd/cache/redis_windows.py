@@ -72,9 +72,10 @@ class RedisWindows:
         self._under_way = 0
 
     async def ping(self) -> None:
-        """Asks for a write: a replica that is not promoted answers PING, and refuses every hit."""
+        """Asks for a write that needs memory, as a hit does: a replica that is not promoted answers
+        PING, and a Redis whose memory is full deletes keys, but both refuse every hit."""
         async with asyncio.timeout(self._patience_seconds):
-            await self._redis.delete(_PROBE)
+            await self._redis.set(_PROBE, b"", xx=True)
 
     async def hit(self, name: bytes, seconds: int) -> WindowCount:
         self._under_way += 1

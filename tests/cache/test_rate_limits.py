@@ -575,11 +575,19 @@ async def test_the_state_of_redis_is_known_without_any_request(redis: RedisServe
         watching.cancel()
 
 
-async def test_a_replica_that_is_not_promoted_counts_as_away(redis: RedisServer) -> None:
-    """The replica answers every PING, and takes no hit."""
+@pytest.mark.parametrize(
+    ("refuse", "accept"),
+    [
+        pytest.param("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", id="a-replica"),
+        pytest.param("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", id="full"),
+    ],
+)
+async def test_a_redis_that_answers_and_takes_no_hit_counts_as_away(
+    redis: RedisServer, refuse: str, accept: str
+) -> None:
     async with redis.client() as client, RateLimits(redis.url, retry_seconds=SOON) as limits:
         watching = asyncio.create_task(limits.watch(SOON))
-        await client.replicaof("127.0.0.1", "1")
+        await client.execute_command(*refuse.split())
         try:
             with capture_logs() as logs:
                 before = value("ltzd_cache_redis_errors_total")
@@ -590,12 +598,12 @@ async def test_a_replica_that_is_not_promoted_counts_as_away(redis: RedisServer)
 
                 await until(has_failed_often)
             assert [line["event"] for line in logs] == ["redis.away"]
-            await client.replicaof("NO", "ONE")
+            await client.execute_command(*accept.split())
 
             async def is_back() -> bool:
                 return not limits.is_redis_away
 
             await until(is_back)
         finally:
-            await client.replicaof("NO", "ONE")
+            await client.execute_command(*accept.split())
             watching.cancel()
