@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
+from sanic.router import Router
 
 from ltzd.errors import Misconfigured
 from ltzd.http.app import build_app
@@ -246,6 +247,20 @@ async def test_two_host_headers_are_refused(
     assert b"X-Request-Id: " in received
     if method != b"HEAD":
         assert b'"error":"Malformed request: the Host header must be given once"' in received
+
+
+async def test_long_paths_and_hosts_stay_in_no_cache_of_the_router(
+    surface: RunningSurfaces,
+) -> None:
+    health, event = "/service-api/health", "/service-api/events/"
+    assert (await ask(surface, "GET", health))[0] == 200
+    before = Router.get.cache_info().currsize
+    for number in range(10):
+        assert (await ask(surface, "GET", event + str(number) * 20_000))[0] == 400
+        long = f"{number}.{'a' * 20_000}"
+        assert (await ask(surface, "GET", health, headers={"Host": long}))[0] == 400
+        assert (await ask(surface, "GET", health, headers={"Host": f"{number}.example"}))[0] == 200
+    assert Router.get.cache_info().currsize == before
 
 
 async def test_a_client_that_hangs_up_early_hurts_nobody(surface: RunningSurfaces) -> None:

@@ -18,14 +18,16 @@ from ltzd.http.responses import Reply
 
 log = structlog.get_logger()
 
+_LONGEST_CACHED_PATH = 256
+"""The router keeps the routes of the last thousand paths; of long ones they would take 32 MB."""
+
 
 async def handle(request: Request) -> None:
     """Answer the request, also if that fails."""
     app: Any = request.app
     has_begun = False
     try:
-        host = request.headers.getone("host", None)
-        route, handler, parameters = app.router.get(request.path, request.method, host)
+        route, handler, parameters = _resolve(app.router, request.path, request.method)
         request.route = route
         stream: Any = request.stream
         has_begun = True  # from here on `handle_exception` must not run the middleware again
@@ -47,6 +49,17 @@ async def handle(request: Request) -> None:
         raise
     except Exception as error:  # noqa: BLE001 - every failure is answered
         await app.handle_exception(request, error, run_middleware=not has_begun)
+
+
+def _resolve(router: Any, path: str, method: str) -> tuple[Any, Any, dict[str, Any]]:
+    """The path's route, handler and parameters. Raises NotFound and MethodNotAllowed.
+
+    No route depends on the Host: it would be one more part of the cache's keys that callers choose.
+    """
+    is_cached = len(path) <= _LONGEST_CACHED_PATH
+    find = router.get if is_cached else router._get  # noqa: SLF001 - `get` without its cache
+    resolved: tuple[Any, Any, dict[str, Any]] = find(path, method, None)
+    return resolved
 
 
 def _run_response_middleware(request: Request, reply: Reply) -> None:
