@@ -154,7 +154,7 @@ PAYMENTS_NOT_MINTED = _counter(
 )
 PAYMENT_REVERSALS = _counter(
     "ltzd_actions_payment_reversals_total",
-    "Refunds and disputes, of payments minted here or unknown",
+    "Refunds, disputes and failed refunds, of payments minted here or unknown",
     "kind",
     "payment",
 )

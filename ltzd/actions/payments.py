@@ -36,6 +36,7 @@ from ltzd.rules.payments import (
     Payment,
     PaymentRefund,
     RefundedCharge,
+    RefundFailed,
     SessionPaid,
     Unrelated,
     not_found,
@@ -239,6 +240,8 @@ class Payments:
                 await self._mint_told(event.session_id)
             case PaymentRefund() | RefundedCharge() | Dispute():
                 await self._reverse(event)
+            case RefundFailed():
+                await self._report_failed_refund(event)
             case Unrelated():
                 log.debug("payment.event_unrelated", type=event.type)
 
@@ -264,6 +267,23 @@ class Payments:
             written = await payments.record_reversal(connection, reversal)
         if written is not None:
             self._announce_reversal(written)
+
+    async def _report_failed_refund(self, refund: RefundFailed) -> None:
+        """Log an error: an operator tells the brand, which was told of a refund.
+
+        The refund stays recorded, and a repeat of the event is reported again.
+        """
+        async with session(self._pool) as connection:
+            session_id = await payments.session_of(connection, refund.payment_intent_id)
+        of = "unknown" if session_id is None else "minted"
+        telemetry.PAYMENT_REVERSALS.labels("failed_refund", of).inc()
+        log.error(
+            "payment.refund_failed",
+            provider_id=refund.id,
+            payment_intent=refund.payment_intent_id,
+            session=session_id,
+            usd_cents=refund.usd_cents,
+        )
 
     def _announce_reversal(self, row: ReversalRow) -> None:
         """Log an error if the payment was minted: an operator decides about its LTZ."""

@@ -197,6 +197,15 @@ class PaymentRefund:
 
 
 @dataclass(frozen=True, slots=True)
+class RefundFailed:
+    """A refund that was pending and whose money did not arrive: the provider has it again."""
+
+    id: str
+    payment_intent_id: str
+    usd_cents: int
+
+
+@dataclass(frozen=True, slots=True)
 class RefundedCharge:
     """The total that was refunded of a charge until now, without the ids of the refunds."""
 
@@ -220,7 +229,9 @@ class Unrelated:
     type: str
 
 
-ProviderNotice: TypeAlias = SessionPaid | PaymentRefund | RefundedCharge | Dispute | Unrelated
+ProviderNotice: TypeAlias = (
+    SessionPaid | PaymentRefund | RefundFailed | RefundedCharge | Dispute | Unrelated
+)
 
 
 def parse_event(event: object) -> ProviderNotice:
@@ -241,6 +252,9 @@ def _notice(kind: str, about: Mapping[str, object]) -> ProviderNotice:
         case "refund.created" if about.get("status") not in {"failed", "canceled"}:
             money = _money_in(about, "amount")
             return Unrelated(kind) if money is None else PaymentRefund(*money, _reason_in(about))
+        case "refund.failed":
+            money = _money_in(about, "amount")
+            return Unrelated(kind) if money is None else RefundFailed(*money)
         case "charge.refunded":
             money = _money_in(about, "amount_refunded")
             return Unrelated(kind) if money is None else RefundedCharge(*money)

@@ -69,6 +69,14 @@ async def find(connection: Connection, session_id: str) -> Payment | None:
     return None if row is None else Payment(*row)
 
 
+async def session_of(connection: Connection, payment_intent_id: str) -> str | None:
+    """The minted session that this payment intent has paid, or None."""
+    session_id: str | None = await connection.fetchval(
+        "SELECT session_id FROM payments WHERE payment_intent_id = $1 LIMIT 1", payment_intent_id
+    )
+    return session_id
+
+
 async def lock_intent(connection: Connection, payment_intent_id: str) -> None:
     """Serialise the writers of payments and reversals of this payment intent until the transaction
     ends.

@@ -55,6 +55,7 @@ from tests.support.services.payment_provider import (
     WALLET_TEXT,
     FakePayments,
     a_dispute,
+    a_failed_refund,
     a_refund,
     a_refunded_charge,
     a_session_event,
@@ -952,6 +953,28 @@ async def test_refunds_and_disputes_are_recorded_once_announced_and_logged_as_er
     assert await subjects(world) == {(BRAND, "payment_reversed", id_) for id_ in ids}
     assert world.webhooks._is_set.is_set()
     assert len(await rewards(world)) == 1, "no LTZ is taken back"
+
+
+async def test_a_refund_that_fails_is_reported_to_the_operator(
+    world: World, shop: FakePayments
+) -> None:
+    session_id = shop.make(metadata=metadata(brand_id=BRAND_TEXT))
+    await world.mint(session_id)
+    await world.deliver(a_refund("pi_1", status="pending"))
+    before = counted(telemetry.PAYMENT_REVERSALS, kind="failed_refund", payment="minted")
+    with capture_logs() as logs:
+        await world.deliver(a_failed_refund("pi_1"))
+        await world.deliver(a_failed_refund("pi_2"))
+
+    errors = [line for line in logs if line["log_level"] == "error"]
+    assert [(line["event"], line["session"], line["usd_cents"]) for line in errors] == [
+        ("payment.refund_failed", session_id, 500),
+        ("payment.refund_failed", None, 500),
+    ]
+    assert counted(telemetry.PAYMENT_REVERSALS, kind="failed_refund", payment="minted") == (
+        before + 1
+    )
+    assert await reversals(world) == [("refund", session_id, 500)]
 
 
 async def test_a_reversal_before_its_payment_is_announced_together_with_it(

@@ -22,6 +22,7 @@ from ltzd.rules.payments import (
     PaymentRefund,
     ProviderNotice,
     RefundedCharge,
+    RefundFailed,
     SessionPaid,
     Unrelated,
     dollars_text,
@@ -34,6 +35,7 @@ from ltzd.values import Address, address_of
 from tests.support.services.payment_provider import (
     WALLET_TEXT,
     a_dispute,
+    a_failed_refund,
     a_refund,
     a_refunded_charge,
     a_session_event,
@@ -260,6 +262,7 @@ def test_an_event_of_an_unpaid_session_is_ignored(kind: str, status: str) -> Non
         (a_refund("pi_1", status="pending"), PaymentRefund("re_1", "pi_1", 500, None)),
         (a_refund("pi_1", reason="duplicate"), PaymentRefund("re_1", "pi_1", 500, "duplicate")),
         (a_refund("pi_1", reason="nul \x00 and more"), PaymentRefund("re_1", "pi_1", 500, None)),
+        (a_failed_refund("pi_1", 200), RefundFailed("re_1", "pi_1", 200)),
         (a_refunded_charge("pi_1", 700), RefundedCharge("ch_1", "pi_1", 700)),
         (
             a_refunded_charge("pi_1", payment_intent={"id": "pi_2"}),
@@ -285,6 +288,7 @@ def test_an_event_of_a_reversal_is_recognized(event: object, notice: ProviderNot
         a_refund("pi_1", status="canceled"),
         a_refund("pi_1", currency="eur"),
         a_refund("pi_1", payment_intent=None),
+        a_failed_refund("pi_1", currency="eur"),
         a_refunded_charge("pi_1", 0),
         a_dispute("pi_1", payment_intent={}),
     ],

@@ -182,6 +182,11 @@ def a_refund(intent: str, cents: int = 500, id_: str = "re_1", **changes: object
     return an_event("refund.created", refund | {"status": "succeeded", "reason": None} | changes)
 
 
+def a_failed_refund(intent: str, cents: int = 500, id_: str = "re_1", **changes: object) -> Json:
+    refund = {"id": id_, "payment_intent": intent, "amount": cents, "currency": "usd"}
+    return an_event("refund.failed", refund | {"status": "failed"} | changes)
+
+
 def a_refunded_charge(intent: str, total: int = 500, **changes: object) -> Json:
     charge = {"id": "ch_1", "payment_intent": intent, "amount_refunded": total, "currency": "usd"}
     return an_event("charge.refunded", charge | changes)
