@@ -586,6 +586,9 @@ CONDITIONS = _gauge(
 )
 TASKS = _gauge("ltzd_daemon_tasks", "Tasks of the event loop: loops, connections, requests")
 ROLE_UP = _gauge("ltzd_daemon_role_up", "1 if this process runs the role", "role")
+LOG_LINES_LOST = _counter(
+    "ltzd_daemon_log_lines_lost_total", "Log lines that could not be written, as on a full disk"
+)
 
 RPC_METHODS = frozenset(
     (

@@ -2,17 +2,21 @@
 
 The log lines of ltzd, of Sanic and of other libraries pass the same processors. Tokens, keys and
 e-mail addresses are removed by the names of their fields and by their format anywhere in a text.
+A line that cannot be written, for example to a full disk, is lost and counted, and ends nothing.
 """
 
+import io
 import logging
 import re
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
+
+from ltzd import telemetry
 
 REDACTED = "[redacted]"
 
@@ -51,7 +55,7 @@ def configure(
 
     `as_json` chooses the format; by default a terminal gets text and anything else gets JSON.
     """
-    target = sys.stderr if stream is None else stream
+    target = LogFile(stream or sys.stderr)
     plain = as_json if as_json is not None else not target.isatty()
     shared = _processors()
     renderer: Processor = (
@@ -60,10 +64,33 @@ def configure(
     structlog.configure(
         processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=target),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", target)),
         cache_logger_on_first_use=False,
     )
     _configure_stdlib(target, level, shared, renderer)
+
+
+class LogFile(io.TextIOBase):
+    """Writes each text at once. A text that the stream refuses is lost, and nothing is raised.
+
+    Without this, a full disk or a closed pipe would end the lane or the request that logs.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+
+    def isatty(self) -> bool:
+        return self._stream is not None and self._stream.isatty()
+
+    def write(self, text: str) -> int:
+        try:
+            # A process that was started with a closed stderr has no stream.
+            if self._stream is not None:
+                self._stream.write(text)
+                self._stream.flush()
+        except OSError:
+            telemetry.LOG_LINES_LOST.inc()
+        return len(text)
 
 
 def _processors() -> Sequence[Processor]:
@@ -77,7 +104,7 @@ def _processors() -> Sequence[Processor]:
 
 
 def _configure_stdlib(
-    target: TextIO, level: str, shared: Sequence[Processor], renderer: Processor
+    target: LogFile, level: str, shared: Sequence[Processor], renderer: Processor
 ) -> None:
     handler = logging.StreamHandler(target)
     handler.setFormatter(

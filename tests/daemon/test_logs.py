@@ -1,8 +1,10 @@
 """Log lines are JSON and hold no tokens, keys or e-mail addresses."""
 
+import errno
 import io
 import json
 import logging
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
+from ltzd import telemetry
 from ltzd.daemon.logs import configure, is_secret
 
 
@@ -124,3 +127,36 @@ def test_a_terminal_gets_text(lines: io.StringIO) -> None:
     structlog.get_logger().info("event.recorded", email="ada@example.com")
     assert "event.recorded" in lines.getvalue()
     assert "ada@" not in lines.getvalue()
+
+
+class FullDisk(io.StringIO):
+    """A log file that refuses everything until there is space again."""
+
+    has_space = False
+
+    def write(self, text: str) -> int:
+        if not self.has_space:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(text)
+
+
+@pytest.mark.usefixtures("lines")
+def test_a_log_that_cannot_be_written_ends_nothing_and_is_counted() -> None:
+    disk = FullDisk()
+    configure("INFO", disk)
+    before = telemetry.LOG_LINES_LOST._value.get()
+    structlog.get_logger().info("mint.signed", transaction=1)
+    logging.getLogger("somebody.else").warning("lost too")
+    assert telemetry.LOG_LINES_LOST._value.get() == before + 2
+
+    disk.has_space = True
+    structlog.get_logger().info("mint.signed", transaction=2)
+    (line,) = written(disk)
+    assert line["transaction"] == 2
+
+
+@pytest.mark.usefixtures("lines")
+def test_a_process_without_a_stderr_runs_without_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    configure()
+    structlog.get_logger().info("ltzd.ready")
