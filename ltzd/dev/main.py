@@ -228,10 +228,9 @@ def check_site_url(url: str) -> None:
 def _sandbox_port(folder: Path) -> int:
     """The port of the last start while it is free, so that open pages stay valid."""
     remembered = folder / "sandbox.port"
-    if remembered.exists():
-        port = int(remembered.read_text())
-        if ports.is_free(port):
-            return port
+    port = data_dir.read_number(remembered)
+    if port and ports.is_free(port):
+        return port
     port = ports.free_port()
     remembered.write_text(str(port))
     return port

@@ -276,6 +276,18 @@ async def test_a_first_start_killed_at_any_moment_is_made_good_by_the_next(idle:
     await assert_books_agree(idle)
 
 
+async def test_a_start_goes_on_where_a_full_disk_left_the_sandboxs_port_empty(
+    idle: Instance,
+) -> None:
+    await idle.begin()
+    await reaches(idle, "ltzd-data-directory")
+    await idle.kill9()
+    (idle.data_dir / "sandbox.port").write_text("")
+    await idle.start()
+    remembered = (idle.data_dir / "sandbox.port").read_text()
+    assert idle.dev_json["sandboxUrl"] == f"http://127.0.0.1:{remembered}"
+
+
 async def test_a_dev_instance_keeps_its_books_from_one_life_to_the_next() -> None:
     """anvil stores its chain on disk; with a block time, requests do not wait for a block."""
     async with an_instance("--chain", "anvil", "--block-time", "1") as instance:

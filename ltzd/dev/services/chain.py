@@ -19,6 +19,7 @@ import aiohttp
 
 from ltzd.concurrency.clock import loop_time
 from ltzd.dev.services import ports, processes
+from ltzd.dev.services.data_dir import read_number
 from ltzd.dev.services.processes import Service
 from ltzd.errors import Misconfigured
 
@@ -130,7 +131,7 @@ def _genesis_time(folder: Path) -> int:
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     state, remembered = folder / "state.json", folder / "genesis-time"
-    last = int(remembered.read_text()) if remembered.exists() else 0
+    last = read_number(remembered)
     if last and _is_complete(state):
         return last
     if state.exists():

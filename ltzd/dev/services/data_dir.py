@@ -43,6 +43,17 @@ async def empty(data_dir: Path) -> None:
     await asyncio.to_thread(_delete_content, data_dir)
 
 
+def read_number(file: Path) -> int:
+    """The number in a file of the directory, or 0 if the file holds none.
+
+    A kill or a full disk may have left the file empty.
+    """
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return 0
+
+
 def _marked(folder: Path) -> Path:
     try:
         # Execute permission for others: PostgreSQL may run as another user.

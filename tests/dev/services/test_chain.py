@@ -127,6 +127,15 @@ async def test_anvil_with_a_cut_off_state_begins_a_chain_that_is_told_from_the_o
     assert await chain.genesis_hash(again.rpc_url) != genesis
 
 
+async def test_anvil_starts_where_a_full_disk_left_its_time_empty(folder: Path) -> None:
+    (folder / "anvil").mkdir()
+    (folder / "anvil" / "genesis-time").touch()
+
+    await chain.start(folder, "anvil", 0.0, None)
+    remembered = int((folder / "anvil" / "genesis-time").read_text())
+    assert abs(remembered - time.time()) < 60
+
+
 async def test_another_block_time_restarts_the_chain_and_keeps_anvils_blocks(folder: Path) -> None:
     first = await chain.start(folder, "anvil", 0.0, None)
     await pay_somebody(first.rpc_url)
