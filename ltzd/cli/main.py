@@ -2,7 +2,9 @@
 
 # ruff: noqa: PLC0415 - with all imports at the top `ltzd --help` would take a second
 
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from ltzd import __version__
-from ltzd.cli import sign
+from ltzd.cli import sign, write_errors
 from ltzd.cli.books import command as books_command
 from ltzd.cli.brand import commands as brand_commands
 from ltzd.cli.deploy import command as deploy_command
@@ -35,9 +37,15 @@ _DAEMONS = {"run", "dev"}
 class PlainErrors(TyperGroup):
     """Prints an error that a person can correct as a sentence on stderr, and exits with 1."""
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        _open_standard_streams()
+        return super().main(*args, **kwargs)
+
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
         except FileRejected as error:
             count = len(error.faults)
             print(f"ltzd: {count} {'fault' if count == 1 else 'faults'}:", file=sys.stderr)
@@ -57,7 +65,28 @@ class PlainErrors(TyperGroup):
             if (error.name or "ltzd").startswith("ltzd"):
                 raise
             print(f"ltzd: {_not_installed(error.name)}", file=sys.stderr)
+        except OSError as error:
+            if not write_errors.is_of_a_disk(error):
+                raise
+            print(f"ltzd: {write_errors.sentence_of(error)}", file=sys.stderr)
+            _drop_output()
         raise typer.Exit(1)
+
+
+def _open_standard_streams() -> None:
+    """Open the null device in the place of each standard stream that the caller has closed.
+
+    A closed stream is None in Python, and its descriptor would go to the next file or connection.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
+
+
+def _drop_output() -> None:
+    """Discard what standard output still holds: Python would fail again when it flushes at exit."""
+    with suppress(OSError, ValueError):  # a test's stream has no descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _not_installed(module: str | None) -> str:

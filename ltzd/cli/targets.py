@@ -8,6 +8,7 @@ from pathlib import Path
 import asyncpg
 
 from ltzd.cli import dev_json
+from ltzd.cli.write_errors import is_of_a_disk
 from ltzd.daemon.settings.settings import read_settings
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store import database
@@ -73,6 +74,8 @@ async def open_connection(target: Target, command: str) -> AsyncIterator[Connect
             "ran `ltzd migrate`."
         ) from error
     except database.LOST as error:
+        if is_of_a_disk(error):
+            raise
         raise DatabaseUnavailable(
             f"The database connection was lost or timed out ({reason_of(error)}): check "
             "whether the change was made before you repeat the command."

@@ -76,18 +76,16 @@ class LogFile(io.TextIOBase):
     Without this, a full disk or a closed pipe would end the lane or the request that logs.
     """
 
-    def __init__(self, stream: TextIO | None) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def isatty(self) -> bool:
-        return self._stream is not None and self._stream.isatty()
+        return self._stream.isatty()
 
     def write(self, text: str) -> int:
         try:
-            # A process that was started with a closed stderr has no stream.
-            if self._stream is not None:
-                self._stream.write(text)
-                self._stream.flush()
+            self._stream.write(text)
+            self._stream.flush()
         except OSError:
             telemetry.LOG_LINES_LOST.inc()
         return len(text)

@@ -1,11 +1,17 @@
 """The whole program: its version, its imports at start, and its errors without an instance."""
 
 import asyncio
+import errno
+import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from ltzd import __version__
-from tests.support.commands import ltzd, ltzd_apart
+from ltzd.cli.targets import Target, open_connection
+from tests.support.commands import Outcome, ltzd, ltzd_apart
+from tests.support.secret_files import write_secret
 
 
 async def test_it_tells_its_version() -> None:
@@ -29,6 +35,45 @@ async def test_run_refuses_bad_settings_in_a_sentence(tmp_path: Path) -> None:
 
     assert outcome.code == 1
     assert outcome.err.startswith("ltzd: The settings file ")
+
+
+@pytest.mark.parametrize("option", ["", "--json"])
+async def test_a_full_disk_under_the_output_is_a_sentence(tmp_path: Path, option: str) -> None:
+    key = write_secret(tmp_path / "key", "11" * 32)
+    outcome = await in_a_shell(f"ltzd key address {key} {option} > /dev/full")
+
+    assert outcome.code == 1
+    assert outcome.err == (
+        "ltzd: The output or a file cannot be written: No space left on device. Look whether the "
+        "command did its work before you repeat it.\n"
+    )
+
+
+async def test_a_full_disk_is_not_taken_for_a_lost_database(database_url: str) -> None:
+    target = Target(database_url, Path("master.key"))
+    with pytest.raises(OSError, match="No space left"):
+        async with open_connection(target, "test"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+async def test_closed_standard_streams_are_the_null_device(tmp_path: Path) -> None:
+    nothing = f"ltzd status --data-dir {tmp_path / 'none'}"
+    closed = await in_a_shell(f"{nothing} 2>&-")
+    no_output = await in_a_shell("ltzd --version >&-")
+
+    assert (closed.code, closed.out, closed.err) == (1, "", "")
+    assert (no_output.code, no_output.err) == (0, "")
+
+
+async def in_a_shell(line: str) -> Outcome:
+    process = await asyncio.create_subprocess_exec(
+        *("sh", "-c", line.replace("ltzd", f"{sys.executable} -m ltzd", 1)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), timeout=60)
+    assert process.returncode is not None
+    return Outcome(process.returncode, out.decode(), err.decode())
 
 
 HEAVY = ("alembic", "asyncpg", "eth_abi", "eth_account", "pydantic", "redis", "sanic", "sqlalchemy")

@@ -4,7 +4,6 @@ import errno
 import io
 import json
 import logging
-import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -153,10 +152,3 @@ def test_a_log_that_cannot_be_written_ends_nothing_and_is_counted() -> None:
     structlog.get_logger().info("mint.signed", transaction=2)
     (line,) = written(disk)
     assert line["transaction"] == 2
-
-
-@pytest.mark.usefixtures("lines")
-def test_a_process_without_a_stderr_runs_without_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", None)
-    configure()
-    structlog.get_logger().info("ltzd.ready")
