@@ -5,15 +5,12 @@ import socket
 from typing import Any
 from uuid import uuid4
 
-import asyncpg
-
 from ltzd import __version__
+from ltzd.cli.targets import connection_to
 from ltzd.daemon.follower import DEV_CHAIN_IDS
-from ltzd.errors import Misconfigured
 from ltzd.http.admin.handlers import AdminHandlers, AdminPolicy, AdminSources
 from ltzd.rules.conditions.facts import ClusterFacts, ProcessIdentity
 from ltzd.rules.conditions.policy import ConditionPolicy
-from ltzd.store import database
 from ltzd.store.cluster import read_cluster
 from ltzd.store.status import StatusFacts, read_status
 
@@ -23,8 +20,7 @@ async def read(database_url: str) -> dict[str, Any]:
 
     Raises DatabaseUnavailable, Misconfigured.
     """
-    connection = await database.connect(database_url, "status")
-    try:
+    async with connection_to(database_url, "status") as connection:
         cluster = await read_cluster(connection)
 
         async def read_again() -> ClusterFacts:
@@ -39,11 +35,5 @@ async def read(database_url: str) -> dict[str, Any]:
         answer = await AdminHandlers(
             AdminSources(command, read_again, figures), policy
         ).read_status()
-    except asyncpg.UndefinedTableError as error:
-        raise Misconfigured(
-            "The database has not this version's schema: `ltzd migrate` upgrades it."
-        ) from error
-    finally:
-        await connection.close()
     del answer["process"]
     return answer | {"readFrom": "database"}

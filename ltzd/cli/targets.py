@@ -12,7 +12,7 @@ from ltzd.cli.write_errors import is_of_a_disk
 from ltzd.daemon.settings.settings import read_settings
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store import database
-from ltzd.store.connection_errors import reason_of
+from ltzd.store.connection_errors import lacks_privilege, reason_of
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
 
@@ -56,11 +56,18 @@ def resolve_target(data_dir: Path, config: Path | None) -> Target:
 
 @asynccontextmanager
 async def open_connection(target: Target, command: str) -> AsyncIterator[Connection]:
+    """As `connection_to`, for the target's database."""
+    async with connection_to(target.database_url, command) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def connection_to(url: str, command: str) -> AsyncIterator[Connection]:
     """A connection whose errors name what a person must do.
 
     Raises Misconfigured for a missing schema or privilege, and DatabaseUnavailable.
     """
-    connection = await database.connect(target.database_url, command)
+    connection = await database.connect(url, command)
     try:
         yield connection
     except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
@@ -69,10 +76,7 @@ async def open_connection(target: Target, command: str) -> AsyncIterator[Connect
             "(`ltzd dev` does this when it starts)."
         ) from error
     except asyncpg.InsufficientPrivilegeError as error:
-        raise Misconfigured(
-            "The database user lacks a privilege (42501); grant it the privileges of the user that "
-            "ran `ltzd migrate`."
-        ) from error
+        raise Misconfigured(lacks_privilege(error, url)) from error
     except database.LOST as error:
         if is_of_a_disk(error):
             raise

@@ -109,6 +109,16 @@ def refusal_of(error: BaseException, url: str) -> str:
     return "database_url cannot be used: it must be a URL as libpq takes it; correct it."
 
 
+def lacks_privilege(error: asyncpg.InsufficientPrivilegeError, url: str) -> str:
+    """The sentence for a statement that PostgreSQL refuses to the user of this URL."""
+    user = user_of(url) or "of the process"
+    return (
+        f"The user {user} lacks a privilege in {server_of(url)}: {reason_of(error)}. Connect as "
+        "the user that owns ltzd's tables, or grant this one the same privileges; after a restore "
+        "the tables may belong to another user."
+    )
+
+
 def _capital(text: str) -> str:
     return text[0].upper() + text[1:]
 

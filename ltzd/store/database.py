@@ -25,7 +25,7 @@ import msgspec
 
 from ltzd import telemetry
 from ltzd.errors import DatabaseUnavailable, Misconfigured
-from ltzd.store.connection_errors import no_answer, reason_of, refusal_of
+from ltzd.store.connection_errors import lacks_privilege, no_answer, reason_of, refusal_of
 from ltzd.store.migrations import known_revisions
 from ltzd.store.migrations.upgrade_process import upgrade_in_child
 from ltzd.store.pooler import PooledSessions, PoolerUrl
@@ -422,12 +422,17 @@ async def read_schema(url: str) -> Schema:
 
 
 async def _schema_revision(url: str) -> str | None:
-    """The revision that alembic has recorded; returns None for a database without a schema."""
+    """The revision that alembic has recorded; returns None for a database without a schema.
+
+    Raises Misconfigured, DatabaseUnavailable.
+    """
     connection = await connect(url, "migrate")
     try:
         if await connection.fetchval("SELECT to_regclass('alembic_version')") is None:
             return None
         revision: str | None = await connection.fetchval("SELECT version_num FROM alembic_version")
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise Misconfigured(lacks_privilege(error, url)) from error
     finally:
         await connection.close()
     return revision

@@ -3,13 +3,15 @@
 import time
 from dataclasses import dataclass, field
 
+import asyncpg
+
 from ltzd.daemon.checks import other_ways
 from ltzd.daemon.settings.settings import Settings
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.rules.checks import clocks
 from ltzd.rules.checks.findings import Finding, Level, fault, ok, warning
 from ltzd.store import database, durability, start_facts
-from ltzd.store.connection_errors import reason_of, server_of
+from ltzd.store.connection_errors import lacks_privilege, reason_of, server_of
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import chains
@@ -45,6 +47,8 @@ async def examine(
     except database.LOST as error:
         sentence = f"The connection to {server_of(url)} broke: {reason_of(error)}."
         examination.findings.append(fault("database", sentence))
+    except asyncpg.InsufficientPrivilegeError as error:
+        examination.findings.append(fault("database", lacks_privilege(error, url)))
     finally:
         connection.terminate()
     return examination

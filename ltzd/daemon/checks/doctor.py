@@ -29,7 +29,7 @@ from ltzd.rules.checks.advice import MintBucket
 from ltzd.rules.checks.findings import Finding, ok, warning
 from ltzd.rules.relayer import gas_budgets
 from ltzd.store import database, doctor_facts, processes
-from ltzd.store.connection_errors import reason_of
+from ltzd.store.connection_errors import lacks_privilege, reason_of
 from ltzd.store.database import Connection
 from ltzd.store.indexer import chains
 from ltzd.store.operator import wallets
@@ -53,6 +53,9 @@ async def examine(settings: Settings) -> list[Finding]:
     except (*database.LOST, asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
         sentence = f"The database could not be examined: {reason_of(error)}. Run `ltzd migrate`."
         findings.append(warning("database", sentence))
+    except asyncpg.InsufficientPrivilegeError as error:
+        url = settings.database_url.get_secret_value()
+        findings.append(warning("database", lacks_privilege(error, url)))
     finally:
         connection.terminate()
     return findings

@@ -25,7 +25,12 @@ async def examine(settings: Settings) -> list[Finding]:
         return []
     try:
         brands = await active_brands(connection)
-    except (*database.LOST, asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
+    except (
+        *database.LOST,
+        asyncpg.UndefinedTableError,
+        asyncpg.UndefinedColumnError,
+        asyncpg.InsufficientPrivilegeError,
+    ):
         return []
     finally:
         connection.terminate()

@@ -277,6 +277,35 @@ async def test_a_schema_that_may_not_be_made_names_the_sql(
         await world.execute("DROP ROLE guest")
 
 
+async def test_a_database_user_without_privileges_is_told_so_by_every_command(
+    world: World,
+) -> None:
+    """After a restore, for example, the tables may belong to another user."""
+    await world.execute("CREATE ROLE guest LOGIN PASSWORD 'guest'")
+    at = world.database_url.rpartition("@")[2]
+    world.set(database_url=f"postgresql://guest:guest@{at}")
+    config = world.installation.write()
+    try:
+        for command in ("check", "doctor", "status", "migrate", "brand list", "run"):
+            begin = ltzd_apart if command == "run" else ltzd
+            done = await begin(*command.split(), "--config", config)
+            assert done.code == 1, command
+            printed = " ".join((done.out + done.err).split())
+            assert "The user guest lacks a privilege in the database" in printed, command
+            assert "permission denied for table" in printed, command
+    finally:
+        await world.execute("DROP ROLE guest")
+
+
+async def test_status_of_a_database_with_an_older_schema_says_what_to_do(world: World) -> None:
+    await world.execute("ALTER TABLE leases RENAME COLUMN name TO former_name")
+
+    done = await ltzd("status", "--config", world.installation.write())
+
+    assert done.code == 1
+    assert "ltzd migrate --config FILE" in done.err
+
+
 async def test_a_start_refuses_with_all_faults_at_once_and_changes_nothing(world: World) -> None:
     await _another_build(world)
     await _other_master_key(world)
