@@ -192,11 +192,11 @@ def _certificates(settings: Settings) -> Iterator[Finding]:
 
 def _disks(data_directory: str | None) -> Iterator[Finding]:
     """The disk of the working directory, and the database's if it is on this machine."""
-    places = {"the working directory": Path.cwd()}
-    if data_directory is not None and Path(data_directory).exists():
-        places["the database"] = Path(data_directory)
+    places = {"the working directory": "."}
+    if data_directory is not None:
+        places["the database"] = data_directory
     for name, path in places.items():
-        with suppress(OSError):
+        with suppress(OSError):  # elsewhere, or in a folder that only its owner may enter
             usage = shutil.disk_usage(path)
             yield advice.on_disk(name, usage.free, usage.total)
 

@@ -6,13 +6,15 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 import pytest_asyncio
 
 from ltzd.chain.signing import Signer
 from ltzd.cli.init_files import starting_brand
-from ltzd.store import database
+from ltzd.store import database, doctor_facts
+from ltzd.store.doctor_facts import ServerFacts
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import Address
 from tests.support.chain.compiled_code import code_at
@@ -357,6 +359,20 @@ async def test_the_doctor_looks_at_a_running_system_too(world: World) -> None:
     assert {"versions", "disk", "statements", "brands", "secret_files", "contracts"} <= checks
     for text in ("Error", "Exception"):
         assert text not in done.out
+
+
+async def test_the_doctor_goes_on_where_the_databases_folder_cannot_be_looked_at(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As below /var/lib/pgsql, which only its owner may enter."""
+    server = ServerFacts(180001, "18.1", 0, data_directory="/" + "x" * 300)
+    monkeypatch.setattr(doctor_facts, "server", AsyncMock(return_value=server))
+
+    done = await ltzd("doctor", "--config", world.installation.write(), "--json")
+
+    assert done.code == 0, done.out
+    disks = [each for each in done.json["findings"] if each["check"] == "disk"]
+    assert len(disks) == 1
 
 
 async def test_a_signal_ends_the_checks_of_a_start(world: World) -> None:
