@@ -19,7 +19,7 @@ import asyncpg
 import structlog
 
 from ltzd.concurrency.outages import Outage
-from ltzd.errors import DatabaseUnavailable
+from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store import database
 from ltzd.store.connection_errors import reason_of
 from ltzd.store.database import Connection
@@ -116,7 +116,8 @@ class BackgroundMigrations:
                     if await self._run_on_one_connection():
                         return
                     outage.over()
-                except DatabaseUnavailable as error:
+                # Misconfigured: a refusal, although the same URL worked at the start.
+                except (DatabaseUnavailable, Misconfigured) as error:
                     outage.failed(error.message)
                 except database.LOST as error:
                     outage.failed(reason_of(error))

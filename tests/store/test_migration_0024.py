@@ -243,6 +243,31 @@ async def test_a_failure_is_told_and_tried_again(url: str, connection: Connectio
     assert await background_migrations.list_pending(connection) == ()
 
 
+async def test_a_database_that_refuses_the_user_for_a_while_ends_nothing(
+    url: str, connection: Connection
+) -> None:
+    """As while the password of the user is changed."""
+    await connection.execute("CREATE ROLE converter SUPERUSER NOLOGIN PASSWORD 'secret'")
+    pauses: list[float] = []
+
+    async def admit(seconds: float) -> None:
+        pauses.append(seconds)
+        await connection.execute("ALTER ROLE converter LOGIN")
+
+    address = url.rpartition("@")[2]
+    try:
+        migrations = BackgroundMigrations(
+            f"postgresql://converter:secret@{address}", lambda: True, admit
+        )
+        await migrations.run()
+    finally:
+        await connection.execute("REASSIGN OWNED BY converter TO CURRENT_USER")
+        await connection.execute("DROP ROLE converter")
+
+    assert len(pauses) == 1
+    assert await background_migrations.list_pending(connection) == ()
+
+
 async def test_only_one_process_runs_them_and_only_while_it_may(
     url: str, connection: Connection
 ) -> None:
