@@ -106,6 +106,11 @@ def refusal_of(error: BaseException, url: str) -> str:
             f"{_capital(server)} refuses the user {user} (42501): run GRANT CONNECT ON DATABASE, "
             "or correct database_url."
         )
+    if isinstance(error, asyncpg.ObjectNotInPrerequisiteStateError):
+        return (
+            f"{_capital(server)} refuses all connections (55000): run ALTER DATABASE … "
+            "ALLOW_CONNECTIONS true, or correct database_url."
+        )
     return "database_url cannot be used: it must be a URL as libpq takes it; correct it."
 
 

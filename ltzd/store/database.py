@@ -71,9 +71,12 @@ _REFUSALS = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
     asyncpg.InsufficientPrivilegeError,
+    # ALTER DATABASE … ALLOW_CONNECTIONS false
+    asyncpg.ObjectNotInPrerequisiteStateError,
     ValueError,
 )
-"""asyncpg's errors for a malformed URL, and for a user or database that is unknown or not granted.
+"""asyncpg's errors for a malformed URL, for a user or database that is unknown or not granted, and
+for a database that takes no connections.
 """
 
 _CONNECT_SECONDS = 10.0
@@ -199,7 +202,10 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
         return size
 
     async def take(self) -> Connection:
-        """A connection, for `give_back`. Raises DatabaseUnavailable if none is free in time."""
+        """A connection, for `give_back`.
+
+        Raises DatabaseUnavailable if none is free in time, or if the server refuses a new one.
+        """
         begun = perf_counter()
         try:
             # One bound for both waits: `acquire(timeout=…)` would make a task for each connection.
@@ -215,6 +221,8 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
             raise DatabaseUnavailable(
                 f"No database connection became free within {self.wait_seconds:g} s"
             ) from error
+        except _REFUSALS as error:  # the same URL worked at the start
+            raise DatabaseUnavailable(f"The database was lost: {reason_of(error)}") from error
         finally:
             seconds = perf_counter() - begun
             self._waited_seconds += seconds

@@ -105,6 +105,42 @@ async def test_a_lost_connection_is_unavailable_and_the_pool_recovers(
     await until(recovers)
 
 
+@pytest.mark.parametrize(
+    "closing",
+    [
+        "ALTER DATABASE closing ALLOW_CONNECTIONS false",
+        "REVOKE CONNECT ON DATABASE closing FROM PUBLIC",
+        "ALTER ROLE visitor NOLOGIN",
+    ],
+)
+async def test_a_database_that_an_operator_closes_is_unavailable_and_a_fault_at_a_start(
+    database_url: str, databases: Databases, closing: str
+) -> None:
+    """As before a restore: new connections are refused, and the old ones are ended."""
+    owner = await database.connect(database_url, "test")
+    await owner.execute("CREATE ROLE visitor LOGIN PASSWORD 'secret'")
+    await owner.execute("CREATE DATABASE closing TEMPLATE template0")
+    address = databases.url_of("closing").rpartition("@")[2]
+    url = f"postgresql://visitor:secret@{address}"
+    pool = await database.open_pool(url)
+    try:
+        await owner.execute(closing)
+        await owner.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'visitor'"
+        )
+        for _ in range(3):
+            with pytest.raises(DatabaseUnavailable, match="database was lost"):
+                async with session(pool):
+                    pytest.fail("a closed database gave a session")
+        with pytest.raises(Misconfigured, match=r"The database closing at .* refuses"):
+            await database.connect(url, "test")
+    finally:
+        pool.terminate()
+        await owner.execute("DROP DATABASE closing WITH (FORCE)")
+        await owner.execute("DROP ROLE visitor")
+        await owner.close()
+
+
 async def test_a_retryable_conflict_is_unavailable(pool: Pool) -> None:
     async with session(pool) as connection:
         await connection.execute("CREATE TABLE contested (n int)")
