@@ -20,6 +20,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.concurrency.clock import loop_time
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable, LaneLost, Misconfigured
 from ltzd.store import database, stuck_sessions
 from ltzd.store.connection_errors import reason_of
@@ -178,6 +179,7 @@ class Leases:
         """By the name of a lease that is waited for: its last known renewal, and when that was
         first seen."""
         self._task: asyncio.Task[None] | None = None
+        self._outage = Outage("leases.connection_lost", "leases.connection_back")
 
     @asynccontextmanager
     async def hold(self, name: str) -> AsyncIterator[LeaseTerm]:
@@ -228,7 +230,7 @@ class Leases:
                 try:
                     await self._keep_connected()
                 except _CONNECTION_ERRORS as error:
-                    log.warning("leases.connection_lost", reason=reason_of(error))
+                    self._outage.failed(reason_of(error))
                     self._refuse_waiting(error)
                     if self._held:
                         await asyncio.sleep(self._policy.retry)
@@ -270,6 +272,7 @@ class Leases:
             async with asyncio.timeout(policy.connect):
                 session = await _session(connection)
                 await connection.add_listener(FREED, lambda *_: self._due.notify())
+            self._outage.over()
             self._renewal_due = loop_time()
             while self._is_needed():
                 async with asyncio.timeout(policy.answer if self._held else policy.connect):

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from time import monotonic
 
 import pytest
+from structlog.testing import capture_logs
 
 from ltzd.errors import DatabaseUnavailable, LaneLost
 from ltzd.store import database
@@ -207,6 +208,30 @@ async def test_no_database_is_unavailable() -> None:
 
 
 @pytest.mark.usefixtures("stalls_count")
+async def test_an_outage_is_two_lines_of_the_log_however_often_a_lease_is_wanted(
+    database_url: str, pool: Pool
+) -> None:
+    async with session(pool) as connection:
+        await connection.execute("CREATE ROLE holder SUPERUSER NOLOGIN PASSWORD 'secret'")
+    address = database_url.rpartition("@")[2]
+    process = Leases(f"postgresql://holder:secret@{address}")
+    try:
+        with capture_logs() as logs:
+            for _ in range(3):
+                with pytest.raises(DatabaseUnavailable):
+                    await hold_once(process)
+            async with session(pool) as connection:
+                await connection.execute("ALTER ROLE holder LOGIN")
+            await hold_once(process)
+    finally:
+        async with session(pool) as connection:
+            await connection.execute("DROP ROLE holder")
+
+    begun, ended = [line for line in logs if line["event"].startswith("leases.")]
+    assert begun["event"] == "leases.connection_lost"
+    assert (ended["event"], ended["failures"]) == ("leases.connection_back", 3)
+
+
 async def test_a_network_that_swallows_packets_ends_the_term_before_another_process_takes_over(
     database_url: str,
 ) -> None:
