@@ -6,6 +6,7 @@ they survive a kill -9 of ltzd, and its next start adopts them.
 
 import asyncio
 import json
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -319,14 +320,14 @@ ltzd is ready on {base}
   API documentation   {base}/docs
   Explorer            {instance.sandbox.explorer_url}
   Sandbox             {instance.sandbox.url}
-  Status              {admin_url}/status, or: {_status_command(instance.folder)}
+  Status              {admin_url}/status, or: {status_command(instance.folder)}
   For programs        {instance.folder / dev_json.NAME}
 
 Press Ctrl-C to stop everything.
 """
 
 
-def _status_command(folder: Path) -> str:
+def status_command(folder: Path) -> str:
     """The `ltzd status` command as typed in another terminal in the same directory."""
     here = Path.cwd()
     program = Path(sys.executable).with_name("ltzd")
@@ -334,5 +335,5 @@ def _status_command(folder: Path) -> str:
         program = Path("ltzd")
     elif program.is_relative_to(here):
         program = program.relative_to(here)
-    option = "" if folder == (here / ".ltzd").resolve() else f" --data-dir {folder}"
-    return f"{program} status --follow{option}"
+    option = [] if folder == (here / ".ltzd").resolve() else ["--data-dir", str(folder)]
+    return shlex.join([str(program), "status", "--follow", *option])

@@ -17,6 +17,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from ltzd.dev.main import status_command
 from ltzd.dev.services.chain import DevChain
 from tests.support.chain.chains import anvil_chain, tester_chain
 from tests.support.instances.books import (
@@ -100,6 +101,12 @@ async def test_the_printed_line_works_as_pasted(instance: Instance) -> None:
     assert answer["success"] is True, answer
     assert re.fullmatch("0x[0-9a-f]{64}", answer["transactionHash"])
     assert (await instance.minted(answer["eventId"]))["rewardAmount"] == answer["rewardAmount"]
+
+
+def test_the_printed_command_names_a_folder_of_any_name(tmp_path: Path) -> None:
+    folder = tmp_path / "my data's"
+    words = shlex.split(status_command(folder))
+    assert words[1:] == ["status", "--follow", "--data-dir", str(folder)]
 
 
 async def pasted(line: str) -> bytes:

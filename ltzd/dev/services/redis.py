@@ -74,9 +74,10 @@ def _program() -> str:
 
 def _configure(folder: Path, port: int, password: str) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
+    quoted = str(folder).replace("\\", r"\\").replace('"', r"\"")
     write_private(
         folder / "redis.conf",
-        f'bind {ports.LOOPBACK}\nport {port}\ndir "{folder}"\nrequirepass {password}\n'
+        f'bind {ports.LOOPBACK}\nport {port}\ndir "{quoted}"\nrequirepass {password}\n'
         "appendonly yes\nappendfsync everysec\ndaemonize no\n",
     )
 

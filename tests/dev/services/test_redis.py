@@ -56,3 +56,11 @@ async def test_broken_data_is_a_sentence_that_says_what_to_do(folder: Path) -> N
     with pytest.raises(Misconfigured, match=r"Redis in .*/redis cannot be used: .*--clean"):
         await redis.start(folder)
     assert processes.find_running(folder, "redis") is None
+
+
+async def test_it_starts_in_a_folder_of_any_name(folder: Path) -> None:
+    named = folder / 'my "data" \\ 1'
+    named.mkdir()
+    async with Redis.from_url(await redis.start(named)) as client:
+        assert await client.echo("ltzd") == b"ltzd"
+    await redis.stop(named)
