@@ -165,12 +165,11 @@ class SiteRedemptions:
             raise
 
     async def _redeem(self, order: _Order) -> RedeemedPerk:
-        wallet = order.member.wallet
         for _ in range(_MOST_BEGINNINGS):
             begun = await self._find_or_begin(order)
             if begun.state is RedemptionState.DONE:
                 return _repeated(begun)
-            async with self._waiters.user_lock(wallet):
+            async with self._waiters.user_lock(begun.wallet):
                 redeemed = await self._continue(order, begun.id)
             if redeemed is not None:
                 return redeemed
@@ -284,7 +283,8 @@ class SiteRedemptions:
         if self._clock() >= order.deadline:
             raise Unavailable("An earlier transaction of this wallet is still under way")
         if not (
-            _is_offered(order.brand, redemption)
+            redemption.wallet == order.member.wallet
+            and _is_offered(order.brand, redemption)
             and await self._is_still_paid_for(order, redemption)
         ):
             await self._fail(redemption, OVERTAKEN)

@@ -115,17 +115,28 @@ async def find_joinable(
 
     A redemption whose payment is lost is joined at any age, as its code is still to come; but not
     one whose contract is no longer indexed, because no fact would ever end the wait.
+
+    A pending redemption is also joined if the member has another wallet now: it may be paid
+    already, and only its member can get its code.
     """
     row = await connection.fetchrow(
         f"""
         SELECT *
-          FROM site_redemptions s
-         WHERE wallet = $1 AND brand_id = $2 AND perk_id = $3
-           AND (host IS NULL OR host = $4 AND site_user_id = $5)
-           AND (state = 'open'
-                OR state = 'done' AND (completed_at > clock_timestamp() - interval '60 seconds'
-                                       OR payment_lost_at IS NOT NULL
-                                          AND {OF_INDEXED_CONTRACT}))
+          FROM (SELECT *
+                  FROM site_redemptions
+                 WHERE wallet = $1 AND brand_id = $2 AND perk_id = $3
+                   AND (host IS NULL OR host = $4 AND site_user_id = $5)
+                   AND (state = 'open' OR payment_lost_at IS NOT NULL
+                        OR completed_at > clock_timestamp() - interval '60 seconds')
+                 UNION ALL
+                SELECT *
+                  FROM site_redemptions
+                 WHERE brand_id = $2 AND host = $4 AND site_user_id = $5 AND perk_id = $3
+                   AND (state = 'open' OR payment_lost_at IS NOT NULL)
+                   AND wallet <> $1) AS s
+         WHERE state = 'open'
+            OR state = 'done' AND (completed_at > clock_timestamp() - interval '60 seconds'
+                                   OR payment_lost_at IS NOT NULL AND {OF_INDEXED_CONTRACT})
          ORDER BY created_at DESC
          LIMIT 1
         """,  # noqa: S608

@@ -146,6 +146,59 @@ async def test_a_redemption_that_is_not_mined_in_time_is_pending_and_gives_its_c
     assert await sites.has(ann, perk) == 1
 
 
+async def test_a_pending_redemption_is_joined_by_its_member_with_another_wallet(
+    sites: Sites, by_hand: Callable[[], Awaitable[object]]
+) -> None:
+    """A link or a proof has given the member another wallet since; nothing is paid twice."""
+
+    async def perk_and_members() -> tuple[Perk, Member, Member]:
+        return await sites.collection(30), await sites.member(100), await sites.member(100)
+
+    await by_hand()
+    async with sites.relaying():
+        made = asyncio.create_task(perk_and_members())
+        await until(lambda: is_done(made, by_hand))
+        perk, ann, other = await made
+        hurried = await sites.process(wait_seconds=0.4)
+        pending = await until(lambda: three_pending(sites, ann, perk, hurried))
+        moved = await given_wallet_of(sites, ann, other)
+        joined = await sites.redeem(moved, perk, hurried)
+        await by_hand()
+        answer = await sites.redeem(moved, perk)
+    assert joined.is_pending
+    assert code_of(answer) == pending[0].redemption.confirmation_code
+    assert await sites.states() == ["done"]
+    assert (await sites.balance(ann), await sites.balance(other)) == (70, 100)
+
+
+async def test_an_unsent_redemption_of_the_members_former_wallet_gives_way_to_one_of_the_new_wallet(
+    sites: Sites,
+) -> None:
+    perk, ann, other = (
+        await sites.collection(30),
+        await sites.member(100),
+        await sites.member(100, given=100),
+    )
+    with pytest.raises(Unavailable, match="No relay wallet"):
+        await sites.redeem(ann, perk)
+    moved = await given_wallet_of(sites, ann, other)
+    async with sites.relaying():
+        code_of(await sites.redeem(moved, perk))
+    assert await sites.states() == ["failed", "done"]
+    assert (await sites.balance(ann), await sites.balance(other)) == (100, 70)
+
+
+async def given_wallet_of(sites: Sites, member: Member, other: Member) -> Member:
+    """The member, who stands for the other member's user from now on."""
+    await value(
+        sites.pool,
+        "UPDATE site_members SET user_id = $1, wallet = $2 "
+        "WHERE brand_id = $3 AND host = $4 AND site_user_id = $5",
+        *(other.user_id, other.wallet, member.brand_id, member.host, member.site_user_id),
+    )
+    return replace(member, user_id=other.user_id, wallet=other.wallet)
+
+
 async def three_pending(
     sites: Sites, member: Member, perk: Perk, hurried: Process
 ) -> list[RedeemedPerk]:
