@@ -1,6 +1,6 @@
-"""Tracks the balance of the lane's wallet, the fees of the next block, and the gas that it holds.
+"""Tracks the wallet's balance, the next block's fees and the block gas limit.
 
-All of them come from one node. A value that would stop the lane is compared with other nodes'
+All three come from one node. A value that would stop the lane is compared with other nodes'
 first (`chain/node/second_opinions.py`). Units: wei.
 """
 
@@ -54,8 +54,8 @@ class FundsTracker:
     """All values are None before the first `apply`. `fees` is also None while the cap forbids.
 
     `l1_costs` are a rollup's prices for data, and zero on other chains. A balance that falls below
-    `floor_wei` is logged. `is_block_gas_confirmed`: the limit is not the word of a single node of
-    several.
+    `floor_wei` is logged. `is_block_gas_confirmed`: the block gas limit is not the word of a single
+    node of several.
     """
 
     def __init__(self, node: Node, lane: Lane, policy: FeePolicy, floor_wei: int = 0) -> None:
@@ -155,7 +155,7 @@ class FundsTracker:
         self._needed_gas = -(-wei // max(1, fees.max_fee_per_gas))
 
     def note_mined(self, nonces: int) -> None:
-        """So many nonces of the wallet are mined, and their costs are no longer reserved."""
+        """This number of the wallet's nonces is mined, and their costs are no longer reserved."""
         self._mined_nonces = max(self._mined_nonces, nonces)
 
     async def read_nonce(self, view: ChainView) -> int:

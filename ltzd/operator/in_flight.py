@@ -102,7 +102,7 @@ class InFlightTransactions:
         return next((tx for tx in self._by_nonce.values() if tx.id == id_), None)
 
     def current(self, tx: OpenTransaction) -> OpenTransaction | None:
-        """The transaction as it is now, or None if it has left or has another newest attempt."""
+        """The transaction's present state, or None if it is settled or has a newer attempt."""
         current = self._by_nonce.get(tx.nonce)
         return current if current is not None and current.hashes == tx.hashes else None
 
@@ -155,7 +155,7 @@ class InFlightTransactions:
         return min((*self._due, *self._refused, *self._rejected), default=tx.nonce) >= tx.nonce
 
     def wait_for_receipt(self, tx: OpenTransaction) -> None:
-        """Publish it no more: the node refuses the nonce, so a receipt must decide."""
+        """Stop publishing this nonce, which the node refuses: a receipt must decide."""
         if self._is_newest(tx):
             self._due.pop(tx.nonce, None)
 
@@ -165,7 +165,7 @@ class InFlightTransactions:
                 self._due[tx.nonce] = None
 
     def retry_refused(self, batch: Sequence[OpenTransaction]) -> None:
-        """Publish bytes again that nodes may have refused, in case they take them now."""
+        """Publish refused bytes again, in case the nodes accept them now."""
         for tx in batch:
             self._refused.discard(tx.nonce)
             self._rejected.discard(tx.nonce)

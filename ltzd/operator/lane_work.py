@@ -1,4 +1,4 @@
-"""The part in which mint lanes and relay lanes differ: their work, and who waits for its outcome.
+"""The parts in which mint lanes and relay lanes differ: their work and its outcomes.
 
 `LaneWork` signs queued work. `OutcomeSink` passes the outcomes of a lane's transactions to the
 records that wait for them.

@@ -1,11 +1,10 @@
-"""Proves that another transaction used a nonce of the lane, by that very transaction.
+"""Proves that a foreign transaction used a nonce of the lane, by finding that transaction.
 
-A node's state says that a nonce is used, and no attempt has a receipt: the receipts may only be
-missing. So the transaction itself is looked for, in the blocks between a head at which the nonce
-was unused and the head at which it is used. That needs no state of old blocks, which pruned nodes
-lack; where the node has it, it shortens the search. After a restart the search begins anew, without
-the first of the two heads. The verdict waits until the transaction's block is final on the indexed
-chain, and asks a second node.
+A used nonce without a receipt of any attempt proves nothing: the node may lack the receipts. So the
+foreign transaction is searched in the blocks between a head at which the nonce was unused and the
+head at which it is used. The search needs no state of old blocks, which pruned nodes lack, but is
+shorter with it. After a restart the search begins anew, without the first of the two heads. The
+verdict waits until the transaction's block is final on the indexed chain, and asks a second node.
 """
 
 from dataclasses import dataclass
@@ -59,16 +58,16 @@ class NonceUses:
 
     @property
     def suspect(self) -> NonceUse | None:
-        """A transaction of another signer with the wallet's key, which need not be final.
+        """A foreign transaction that uses the oldest nonce, final or not.
 
-        Its signature proves that it is the wallet's, whatever its node says.
+        Its signature proves that the wallet's key signed it, whatever its node says.
         """
         return self._suspect
 
     async def foreign_use(
         self, view: ChainView, oldest: OpenTransaction, used: int, final_number: int
     ) -> NonceUse | None:
-        """The transaction that has taken the oldest nonce for good, once that is proven.
+        """The foreign transaction that used the oldest nonce, once it is proven and final.
 
         `used` is the wallet's nonce as of the view. Call it once a round, for a transaction without
         receipts. Raises NodeUnavailable.

@@ -12,7 +12,7 @@ log = structlog.get_logger()
 
 
 class LaneOrders:
-    """`obstacle` is the reason why no new work may be signed, or None while it may.
+    """`obstacle` is the reason why no new work may be signed, or None if it may.
 
     `has_requests`: a person asks something of a transaction of the wallet.
     """

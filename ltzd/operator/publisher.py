@@ -1,10 +1,9 @@
-"""Hands the lane's signed bytes to the nodes in the order of nonces, then signs what is due next.
+"""Publishes the lane's signed bytes in the order of nonces, then signs the next work that is due.
 
-An idle lane signs at once. After a signing, rewards gather for a few milliseconds, and for longer
-while more rewards are expected: two hundred users who arrive within a second are paid in a dozen
-transactions, instead of as many as can be published meanwhile. A batch that is worth a transaction
-of its own does not wait. A publication without an answer may have succeeded, so the same bytes go
-out again.
+An idle lane signs at once. After a signing, the lane collects rewards for a few milliseconds, and
+for longer while more rewards are expected, so that two hundred users who arrive within a second are
+paid in a dozen transactions. A batch that is large enough for a transaction of its own does not
+wait. A publication without an answer may have succeeded, so the same bytes are published again.
 """
 
 import asyncio
@@ -117,9 +116,9 @@ class Publisher:
         return policy.batch_linger_seconds if are_many_expected else policy.linger_seconds
 
     async def publish_due(self) -> bool:
-        """Publish the oldest bytes that are due; return False if the node did not take them all.
+        """Publish the oldest bytes that are due; return False if the node did not accept them all.
 
-        Each transaction has its own answer: refused bytes hold up no others.
+        Each transaction has its own answer: refused bytes delay no others.
         """
         due = self._in_flight.due(_AT_ONCE)
         if not due:

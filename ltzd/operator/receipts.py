@@ -54,12 +54,12 @@ class ReceiptReader:
 
     @property
     def has_unconfirmed(self) -> bool:
-        """Whether a receipt waits for another node, which may have it in a moment."""
+        """Whether a receipt waits for the confirmation of another node."""
         return bool(self._unconfirmed)
 
     @property
     def unconfirmed_seconds(self) -> float:
-        """For how long a receipt has waited for another node; the longest of all."""
+        """The longest time that a receipt has waited for another node."""
         now = self._clock()
         return max((now - since for since in self._unconfirmed.values()), default=0.0)
 
@@ -70,7 +70,7 @@ class ReceiptReader:
     async def read(
         self, view: ChainView, batch: Sequence[OpenTransaction], final_number: int
     ) -> list[Receipt | Absence]:
-        """For each transaction the receipt of whichever attempt has one. Raises NodeUnavailable."""
+        """For each transaction the receipt of the attempt that has one. Raises NodeUnavailable."""
         hashes = [hash_ for tx in batch for hash_ in tx.hashes]
         shown = [receipt for receipt in await view.node.receipts(hashes) if receipt is not None]
         canonical = await self._canonical(view, shown)
@@ -149,11 +149,11 @@ class ReceiptReader:
     async def lost(
         self, view: ChainView, missing: Sequence[OpenTransaction], undone_above: int | None
     ) -> tuple[list[OpenTransaction], list[OpenTransaction]]:
-        """Of mined transactions without receipts at the node: the lost ones, and the held ones.
+        """Sort mined transactions without receipts at the node into lost and held ones.
 
-        A reorg has dropped a lost one. The block of a held one is canonical for the node, which
-        should have its receipt. `undone_above` is the height down to which the indexer has just
-        undone blocks: then a node need not show another block at the height. Raises
+        A reorg dropped a lost transaction. The block of a held one is canonical for the node, which
+        should therefore have the receipt. `undone_above` is the height down to which the indexer
+        has just undone blocks: then a node need not show another block at the height. Raises
         NodeUnavailable.
         """
         if not missing:

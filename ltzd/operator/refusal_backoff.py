@@ -2,7 +2,7 @@
 
 Each refusal costs a self-transfer. The first few in a row cause no pause, so that one caller's bad
 call does not delay the others. After that the lane signs one transaction at a time, after growing
-pauses, until a node takes one of its calls.
+pauses, until a node accepts one of its calls.
 """
 
 import time

@@ -1,6 +1,6 @@
-"""Compares a database with what its wallets and LTZ have done on chain, and makes it fit.
+"""Compares a database with the chain's record of its wallets and LTZ, and corrects the database.
 
-Works beside running processes: a lane whose counters move gets a new epoch, which ends its term.
+Processes may run meanwhile: a lane whose counters move gets a new epoch, which ends its term.
 Each part is one database transaction and safe to repeat.
 """
 
@@ -50,7 +50,7 @@ class WalletComparison:
 
     @property
     def behind_gap(self) -> list[int]:
-        """Nonces in pools that wait for one which neither a node nor the database has."""
+        """Nonces in pools behind a missing nonce, which neither a node nor the database has."""
         return wallet_history.behind_gap(self.histories, self.nonce)
 
     @property
@@ -72,7 +72,7 @@ class WalletComparison:
 
     @property
     def is_lowered_in_doubt(self) -> bool:
-        """Whether the lane would go back to a nonce that a silent node may know as used."""
+        """Whether the lane would return to a nonce that a silent node may know as used."""
         record = self.record
         if record is None or not self.must_resume or not self.silent:
             return False
@@ -156,7 +156,7 @@ async def compare(
     """Read both sides; changes nothing. `silent` are nodes of the settings that do not answer.
 
     Raises Refused for a new database, and NodeUnavailable, also while no node has reached the
-    index: a node that is behind would tell nonces and references as free that are used.
+    index: a node that is behind shows used nonces and references as free.
     """
     chain = await followed_chain(connection)
     # Read before the nodes: an indexer that runs meanwhile does not count.
@@ -242,11 +242,10 @@ async def _compare_lane(
 
 
 async def apply(connection: Connection, comparison: Comparison) -> Applied:
-    """Make the database fit what `compare` has found.
+    """Correct the database by the result of `compare`.
 
-    A lane with an obstacle is left as it is; the others continue, or whoever can publish one
-    transaction with one wallet's key could hold up all of them. Raises LaneLost if a lane has
-    signed since the comparison.
+    A lane with an obstacle is left as it is, and the others continue: otherwise the thief of one
+    wallet's key could delay all lanes. Raises LaneLost if a lane has signed since the comparison.
     """
     must_resume = [lane for lane in comparison.lanes if lane.must_resume]
     resumable = [lane for lane in must_resume if lane.obstacle is None]

@@ -59,7 +59,7 @@ class SendGuard:
     def fees(self, *, finishes: bool = False) -> Fees | None:
         """The fees to sign with. Returns None, and sets the reason, if nothing may be signed.
 
-        With `finishes` a draining wallet may sign: the caller signs only what nothing else can do.
+        With `finishes` a draining wallet may sign: the caller signs only work of this wallet alone.
         """
         order = None if finishes and self.is_draining else self._orders.obstacle
         obstacle = (
@@ -109,7 +109,7 @@ class SendGuard:
 
     @property
     def is_signer_doubtful(self) -> bool:
-        """Whether the last signature failed, so that the next one is a trial."""
+        """Whether the last signature failed, so that the next one tests the signer."""
         return self._signer_health.is_doubtful
 
     def free_slots(self) -> int:
@@ -147,9 +147,9 @@ class SendGuard:
         self._pause.set(None)
 
     def published(self, obstacle: str | None) -> None:
-        """Take note of a publication that has this obstacle, or succeeded (None).
+        """Record the obstacle of a publication, or None if it succeeded.
 
-        The lane signs nothing new meanwhile. A short obstacle is no reason to tell.
+        The lane signs nothing new while there is an obstacle. A short one is not reported.
         """
         now = self._context.clock()
         if obstacle is None:

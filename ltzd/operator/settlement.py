@@ -64,7 +64,7 @@ class Settlement:
         return self._in_flight.count() == 0 and not self._had_mined
 
     async def check(self, view: ChainView, cursor: Cursor) -> bool:
-        """Settle what the view and the indexed chain decide; return whether bytes are due again.
+        """Settle transactions by view and indexed chain; return whether bytes are due again.
 
         Raises Stopped, NodeUnavailable.
         """

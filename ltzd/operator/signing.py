@@ -36,7 +36,7 @@ class TransactionCall(msgspec.Struct, frozen=True):
     value_wei: int = 0
 
     def max_cost_wei(self, fees: Fees, l1_costs: L1Costs) -> int:
-        """The most that it can cost, with the data that a rollup posts for it."""
+        """The maximum cost of the transaction, including a rollup's fee for its data."""
         l1_fee_wei = l1_costs.max_fee_wei(len(self.data), self.gas_limit)
         return self.gas_limit * fees.max_fee_per_gas + l1_fee_wei + self.value_wei
 

@@ -27,9 +27,9 @@ async def used_nonces(
 
     `stored` is the next nonce of the database, None for a wallet that it does not know. Raises
     Stopped for an unknown wallet that has signed anything, unless the lane `adopts` it, and if
-    every node has seen more than `stored` used or pending. A single node of several that claims so
-    may lie, and stops nothing: if it is right, the nonce's transaction is found later. So the first
-    node that has seen no more than `stored` decides, and a silent one is not waited for. Raises
+    every node has seen more nonces than `stored` used or pending. If only one of several nodes
+    claims that, it may lie, and stops nothing: if it is right, the nonce's transaction is found
+    later. So the first node that has seen no more than `stored` decides without the others. Raises
     NodeUnavailable if no node answers, or if the nodes disagree about an unknown wallet's nonce.
     """
     if stored is None:

@@ -1,4 +1,4 @@
-"""One lane's place in the fleet: opens the lane, runs it, and does so again after a failure."""
+"""Opens and runs one lane of the fleet, and does so again after a failure."""
 
 import asyncio
 import time
@@ -100,7 +100,7 @@ class LaneSlot:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is to be expected of this slot in the next moments."""
+        """Whether this slot's state will not change in the next moments."""
         if self.lane is None:
             return self.fault is not None
         return self.lane.is_ready or self.lane.stopped is not None or self.failure is not None

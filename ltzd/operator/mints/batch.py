@@ -1,8 +1,9 @@
 """Encodes the mint of a batch of rewards: their references, and the call's data.
 
-The rewards of a wallet stand one behind the other in the data, because LTZ transfers the sum of
-neighbours with the same wallet once. LTZ gives the order no other meaning, and each reward keeps
-its own reference and log. Seqs follow the order of the queue, which `rewards.last_brand` reads.
+The rewards of a wallet are consecutive in the data, because LTZ pays consecutive rewards of the
+same wallet by one transfer of their sum. The order has no other meaning to LTZ, and each reward
+keeps its own reference and log. Seqs follow the order of the queue, which `rewards.last_brand`
+reads.
 """
 
 from collections import defaultdict

@@ -1,8 +1,8 @@
 """Takes rewards from the queue that all mint lanes share, and claims them before they are signed.
 
-A claim keeps other lanes from signing the same rewards, so that signing may take its time. The
-claim is no lock: the statement that stores a mint decides (`store/operator/transactions.py`). A
-claim counts as long as its lane is served, in this term.
+While a lane signs rewards, its claim keeps other lanes from signing the same ones. A claim is no
+lock: the statement that stores a mint decides (`store/operator/transactions.py`). A claim ends with
+the term of its lane.
 
 A lane that is the only one claims nothing, since a claim writes each reward's row once more. A lane
 that begins meanwhile may lose one race against it.
@@ -26,7 +26,7 @@ from ltzd.store.operator.rewards import QueuedReward
 
 
 class RewardClaims:
-    """`last_brand` is the brand that was served last; the brand behind it comes next."""
+    """`last_brand` is the brand that was served last; the brand after it is served next."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class RewardClaims:
         self._saving_for: UUID | None = None
 
     async def take(self, at_least: int, at_most: int) -> list[QueuedReward] | None:
-        """Claim the rewards of the next mint; return none if other lanes were faster.
+        """Claim the rewards of the next mint; return an empty result if other lanes were faster.
 
         Returns None if fewer than `at_least` wait, or if none of them may be minted now.
         """

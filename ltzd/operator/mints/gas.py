@@ -60,7 +60,7 @@ class MintGas:
         return [(factor, count) for factor, count in fitting if count > 0]
 
     def raise_limits(self, factor: int = 2) -> None:
-        """A mint ran out of gas: all mints of this term have more from now on."""
+        """Raise the gas limits of all mints of this term, after a mint that ran out of gas."""
         self._raised_percent = min(self._raised_percent * factor, MOST_PERCENT)
         log.error("mint_gas.raised", percent=self._raised_percent)
 

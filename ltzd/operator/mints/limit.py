@@ -1,4 +1,4 @@
-"""Tracks what LTZ's mint limit lets this lane mint now, so that no batch reverts for its size.
+"""Tracks how much LTZ's mint limit lets this lane mint now, so that no batch exceeds the limit.
 
 The limit is a token bucket on chain (contracts.md), one for each wallet.
 `rules/operator/mint_allocation.py` decides how rewards share it. A reward above this wallet's
@@ -69,7 +69,7 @@ class MintLimitTracker:
 
     @property
     def saving_for(self) -> UUID | None:
-        """The large reward that a share of the bucket is kept for, if there is one."""
+        """The large reward for which a share of the bucket is reserved, if there is one."""
         return self._reserve.saving_for
 
     async def refresh(self, view: ChainView) -> None:

@@ -1,4 +1,4 @@
-"""Holds back the rewards of patient brands while blocks are dear, within each brand's bound.
+"""Holds back the rewards of patient brands while base fees are high, within each brand's bound.
 
 `rules/operator/patience.py` decides, brand by brand, by the age of the brand's oldest reward and by
 the base fees of recent blocks. The queue is read without the brands that are held

@@ -1,4 +1,4 @@
-"""Compares the references that LTZ has used with those that the database has given out."""
+"""Compares the references that LTZ has used with those that the database has assigned."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -35,8 +35,8 @@ async def first_free_seq(view: ChainView, contract: Address, next_seq: int = 0) 
     """The first word of references above all that LTZ has used.
 
     Looks from the counter `next_seq` on; returns that if nothing above is used. A new database
-    begins at 0. Used references of a single node of several are compared with other nodes', since
-    the node may claim without end that references are used. Raises NodeUnavailable.
+    begins at 0. If only one of several nodes shows references as used, other nodes are asked, since
+    a lying node could claim so without end. Raises NodeUnavailable.
     """
     begin = next_seq // REFERENCES_A_WORD
     free, is_any_used = -(-next_seq // REFERENCES_A_WORD) * REFERENCES_A_WORD, False

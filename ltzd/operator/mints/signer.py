@@ -54,9 +54,9 @@ class MintCounters:
 class MintSigner:
     """Keeps the lane's counters in memory.
 
-    Nothing else moves them during a term. If something does, the statement that stores an intent
-    refuses it. Other lanes take rewards from the same queue: this one claims rewards before it
-    signs them, and gives back the claimed rewards that it does not sign.
+    Nothing else changes the counters during a term. If something does, the statement that stores an
+    intent refuses it. Other lanes take rewards from the same queue: this one claims rewards before
+    it signs them, and gives back the claimed rewards that it does not sign.
     """
 
     max_batch = ltz.MAX_BATCH

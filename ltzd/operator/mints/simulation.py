@@ -1,12 +1,13 @@
 """Simulates mints that may revert before they take a nonce, and finds the rewards at fault.
 
-Mints are not simulated as a rule (decision 0003). They are after a revert, and when LTZ has refused
-one of the rewards before, which the reward's row remembers. A batch that would revert is bisected
-down to single rewards, and the parts that pass are minted together. A reward that reverts alone
-while others pass is marked failed and leaves the queue. When nothing passes no reward is at fault:
-the wallet has lost its role, or the token does not work. Rewards that are minted apart, because
-their mints failed before, then wait behind all others. A batch is simulated with exactly the gas
-limit with which it is signed. If that does not suffice, the limits of all mints are raised.
+As a rule mints are not simulated (decision 0003). The exceptions are batches after a revert, and
+batches with a reward that LTZ has refused before, as the reward's row records. A batch that would
+revert is bisected down to single rewards, and the parts that pass are minted together. A reward
+that reverts alone while others pass is marked failed and leaves the queue. When nothing passes no
+reward is at fault: the wallet has lost its role, or the token does not work. Rewards that are
+minted apart, because their mints failed before, then wait behind all others. A batch is simulated
+with exactly the gas limit with which it is signed. If that does not suffice, the limits of all
+mints are raised.
 """
 
 from collections.abc import Mapping, Sequence
@@ -94,11 +95,11 @@ class MintSimulator:
         self._must_simulate = True
 
     def holds(self, reward: QueuedReward) -> bool:
-        """Whether the reward did not pass so lately that the rewards behind it come first."""
+        """Whether the reward failed a simulation recently, so that those behind it come first."""
         return reward.id in self._held and self._context.clock() < self._held[reward.id][0]
 
     def must_wait(self, batch: Batch) -> bool:
-        """Whether the last simulation reverted so lately that this batch is not simulated yet."""
+        """Whether the last simulation reverted so recently that this batch is not simulated yet."""
         return self._must_simulate_now(batch) and self._context.clock() < self._next_at
 
     async def plan(self, request: MintBatch) -> PlannedMint:

@@ -1,11 +1,11 @@
-"""Replaces transactions that will not be mined at their price, by dearer attempts.
+"""Replaces transactions whose fee is too low to be mined, by attempts with higher fees.
 
 An attempt has the nonce, call and gas limit of the one before, and other fees: whichever attempt is
-mined, the intent is done, and no other attempt can be mined. A self-transfer that cancels a call is
-made dearer in the same way. The new attempt is stored before any node sees it, so that a crash
-finds it, and the hashes of all attempts are watched. Where the cap forbids another tenth, the
-newest bytes go out again until fees fall. Nothing new is signed meanwhile: it would wait behind
-them.
+mined, the intent is done, and no other attempt can be mined. The fees of a self-transfer that
+cancels a call are raised in the same way. The new attempt is stored before any node sees it, so
+that a crash finds it, and the hashes of all attempts are watched. Where the cap forbids another
+tenth, the newest bytes go out again until fees fall. Nothing new is signed meanwhile: it would wait
+behind them.
 """
 
 from collections.abc import Sequence

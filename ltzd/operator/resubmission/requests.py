@@ -176,7 +176,7 @@ class RequestHandler:
 
 
 class RequestedResubmission:
-    """People's requests come first: what they make dearer is not made dearer again at once."""
+    """People's requests come first: fees that a request has raised are not raised again at once."""
 
     def __init__(self, resubmission: Resubmission, handler: RequestHandler) -> None:
         self._resubmission = resubmission

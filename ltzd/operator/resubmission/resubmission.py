@@ -1,7 +1,7 @@
 """Deals with a lane's transactions in flight that are not mined by themselves.
 
-With the wallet's key it replaces them by dearer attempts, and frees the nonces of refused bytes by
-self-transfers. Without the key it can only offer the stored bytes again.
+With the wallet's key it replaces them by attempts with higher fees, and frees the nonces of refused
+bytes by self-transfers. Without the key it can only publish the stored bytes again.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class SignedResubmission:
 
 
 class KeylessResubmission:
-    """Offers the stored bytes again, also those that nodes refuse: a refusal may pass."""
+    """Publishes the stored bytes again, also those that nodes refuse: a refusal may pass."""
 
     def __init__(self, context: LaneContext, in_flight: InFlightTransactions) -> None:
         self._context = context

@@ -1,5 +1,5 @@
-"""Retired and lost wallets: what they signed is watched without their key until it is final.
+"""Retired and lost wallets: their transactions are watched without the key until they are final.
 
-`lane` serves one such wallet, `work` tells which of its mints LTZ will refuse for good, and
-`mint_rights` proves that with two nodes and a final block. Begin with `lane`.
+`lane` serves one such wallet, `work` finds the mints that LTZ will refuse for good, and
+`mint_rights` proves this with two nodes and a final block. Begin with `lane`.
 """

@@ -62,7 +62,7 @@ class RetiredWork:
 
 
 class RetiredResubmission:
-    """Offers the stored bytes again, voids mints, and tells when a person must act."""
+    """Publishes the stored bytes again, voids mints, and reports when a person must act."""
 
     def __init__(
         self,

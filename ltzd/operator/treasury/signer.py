@@ -1,8 +1,8 @@
 """Signs top-ups: one wallet at a time, a fixed amount, within the bound of the day.
 
 Balances and nonces are read every few seconds. The highest balance that any node shows counts, so
-that a node that lies moves no money. The lowest nonce counts, as at the beginning of a term: one
-node that lies accuses no wallet.
+that one lying node cannot cause a top-up. The lowest nonce counts, as at the beginning of a term,
+so that one lying node cannot make a wallet look stolen.
 """
 
 import asyncio
