@@ -1,13 +1,13 @@
 """Reads settled blocks a second time, in the background, and compares them with the tables.
 
-Another node than the one in use is asked where there is one. A single node's word is compared with
-its receipts, block by block, wherever the bloom does not exclude a log. At the end of each range of
-a backfill, and now and then at the head, the contracts' own totals are compared with the tables; if
-they differ, blocks are compared from the newest one down until the totals agree. Facts that differ
-are mended (`indexer/repair.py`).
+The audit reads from a node other than the one in use, if there is one. With a single node it
+compares the logs with the receipts of each block whose bloom does not exclude a log. At the end of
+each range of a backfill, and now and then at the head, the audit compares the contracts' own totals
+with the tables; if they differ, it compares blocks from the newest one down until the totals agree.
+Facts that differ are corrected (`indexer/repair.py`).
 
-Blocks are not read again while others are backfilled. The audit takes a small part of a node's
-time: a range that ends while it rests is compared together with the next one.
+The audit pauses during a backfill, and takes a small part of a node's time: a range that ends
+during a pause is compared together with the next one.
 """
 
 import asyncio
@@ -112,7 +112,7 @@ class Audit:
                 await self._rest(begun)
 
     def end_range(self) -> None:
-        """Has the totals compared soon: a range of settled blocks was just committed."""
+        """Requests a comparison of totals: a range of settled blocks was just committed."""
         self._range_end.set()
 
     async def step(self, epoch: int) -> bool:

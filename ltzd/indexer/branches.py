@@ -1,8 +1,9 @@
 """Asks the nodes whether the indexed blocks are still canonical, once a node does not show them.
 
-Nothing is written here: `Branches.rule` says whether to go on, with which node, or to undo blocks
-down to which fork. The weighing of the answers is in `rules/indexer/disputes`. A deep reorg is told
-from a node that was wiped, is syncing, or follows another chain by `rules/indexer/reorgs`.
+Nothing is written here: `Branches.rule` returns the node with which to continue, or the fork down
+to which blocks must be undone. `rules/indexer/disputes` decides from the nodes' answers, and
+`rules/indexer/reorgs` distinguishes a deep reorg from a node that was wiped, is syncing, or follows
+another chain.
 """
 
 import asyncio
@@ -74,7 +75,7 @@ Ruling = GoOn | Undo | None
 
 
 class Branches:
-    """Remembers an open dispute between two looks, with the nodes that take part in it."""
+    """Remembers an open dispute between two calls, with the nodes that take part in it."""
 
     def __init__(
         self, pool: Pool, genesis_hash: Hash32, policy: IndexerPolicy, clock: Clock
@@ -99,14 +100,14 @@ class Branches:
         return self._dispute is not None
 
     def settle(self) -> None:
-        """Forgets the dispute: no node contradicts the indexed blocks any more."""
+        """Closes the dispute: no node contradicts the indexed blocks any more."""
         if self._is_tied:
             log.warning("indexer.nodes_agree_again")
         self._dispute, self._witnesses, self._is_tied, self._undos = None, [], False, 0
         telemetry.BRANCHES_TIED.set(0)
 
     async def rule(self, node: Node, cursor: Cursor) -> Ruling:
-        """Asks all nodes, and decides whether the indexed blocks hold.
+        """Asks all nodes, and decides whether the indexed blocks are canonical.
 
         `node` is the node in use. Raises NodeUnavailable, and IndexStopped if the final blocks are
         gone. The dispute stays open after an `Undo` until `settle` is called.

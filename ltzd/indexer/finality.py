@@ -1,4 +1,4 @@
-"""Finds out how far the chain is final: the nodes' `finalized`, or ltzd's own rule.
+"""Finds the newest final block: the nodes' `finalized`, or ltzd's own rule.
 
 The decisions are in `rules/indexer/finality`.
 """
@@ -39,7 +39,7 @@ class FinalityTracker:
         """The height that counts as final from now on, or None if that has not changed.
 
         `claim` is the checked `finalized` of `node`. Asks the other nodes, but not at every block,
-        and seldom while this node has nothing new: its finality may stand still.
+        and rarely while this node's claim does not change.
         """
         # Once a node has reported finality, the tag counts even while it is missing: our own rule
         # might run ahead of it.

@@ -134,7 +134,7 @@ class Follower:
         return self._audit.differing_totals
 
     def listen_to(self, heads: HeadAnnouncements) -> None:
-        """From now on an announced head ends the pause between two steps."""
+        """Let announced heads end the pause between two steps from now on."""
         self._heads = heads
 
     async def run(self) -> None:
@@ -278,8 +278,9 @@ class Follower:
         """Compares one node's head with the cursor and acts on it.
 
         Returns whether the next step can follow at once. Everything that is written comes from one
-        node; the others are asked where the decision needs a second opinion. If the node fails, the
-        next one is used at once; if its answers do not fit each other, in every second step.
+        node; the others are asked if the decision needs a second opinion. If the node fails, the
+        next one is used at once. If its answers contradict each other, the next one is used in
+        every second step.
         Raises ImpossibleFact and IndexStopped: then nothing may be written.
         """
         with refused_as_impossible():

@@ -1,8 +1,8 @@
 """Refuses blocks whose times lie ahead of this machine's clock, unless another node shows them too.
 
-A true hash with a false time would stay in the index: no later block contradicts it. A chain whose
-time was moved ahead on purpose, and a clock that is behind, have nodes that agree. The word of an
-only node is taken. Times are Unix seconds.
+A false time would stay in the index, because no later block contradicts it. If the chain's time was
+moved ahead on purpose, or this machine's clock is behind, all nodes agree. A single node is
+believed. Times are Unix seconds.
 """
 
 import time
@@ -26,7 +26,7 @@ async def check_future_blocks(
 ) -> None:
     """Raises NodeUnavailable for blocks of the future that no second node confirms.
 
-    The node is reported if the second node contradicts it, and not if that node lacks the blocks.
+    The node is reported if the second node contradicts it, but not if that node lacks the blocks.
     """
     now = wall_clock()
     ahead = [block for block in blocks if block.timestamp > now + _MOST_SECONDS_AHEAD]

@@ -1,4 +1,4 @@
-"""Announcements of new heads, which end the follower's pause between two looks at the head."""
+"""Announcements of new heads, which end the follower's pause between two polls of the head."""
 
 import asyncio
 from typing import Protocol

@@ -2,10 +2,10 @@
 and a second node.
 
 A node that has not indexed a block yet may answer `eth_getLogs` with an empty list. The block's
-bloom tells which contracts may have logged; a contract without logs is then asked for again. If
+bloom shows which contracts may have logged; ltzd then asks again for a contract without logs. If
 every answer of the node is empty, the block's hash must prove it, or a second node must agree. Some
-chains leave all blooms zero: there a bloom proves nothing, and each block with transactions is
-asked for again. Settled blocks are checked by the range (`completeness/doubts`).
+chains leave all blooms zero: there a bloom proves nothing, and ltzd asks again for each block with
+transactions. Settled blocks are checked by the range (`completeness/doubts`).
 """
 
 import asyncio

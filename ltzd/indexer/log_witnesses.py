@@ -1,9 +1,9 @@
 """Compares a node's logs with other nodes' before they are written.
 
-Blocks link to each other, their logs do not: a node could leave out, change or invent logs in a
-true block. While other nodes are usable, one of them must show the same logs. Where they differ,
-the logs of the most nodes count. Of equally many, logs that contradict the block's bloom lose, and
-logs that a node merely lacks count; if neither decides, nothing is written.
+Block hashes link blocks, but not the answers about their logs: a node could omit, change or invent
+logs of a true block. While other nodes are usable, one of them must show the same logs. If nodes
+differ, the logs of the most nodes count. In a tie, logs that contradict the block's bloom do not
+count, and logs that one side merely lacks do; if neither decides, nothing is written.
 """
 
 import asyncio
@@ -65,9 +65,9 @@ class LogWitnesses:
     ) -> list[NodeLog] | None:
         """The logs that other nodes confirm, up to the block `last`.
 
-        Returns None if nothing decides between the nodes, or no other node has the blocks yet. The
-        logs of a node without any witness count after the patience. Raises NodeUnavailable if this
-        node's logs are malformed.
+        Returns None if nothing decides between the nodes, or no other node has the blocks yet. If
+        no other node answers, the logs count after the policy's waiting time. Raises
+        NodeUnavailable if this node's logs are malformed.
         """
         if node.is_alone:
             return [entry for entry in logs if not entry.get("removed")]

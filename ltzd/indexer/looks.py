@@ -1,4 +1,4 @@
-"""One look at a node: its head, its `finalized`, and the blocks that follow the cursor if expected.
+"""Polls a node for its head, its `finalized`, and the blocks above the cursor if they are expected.
 
 If a higher head was announced, one request reads the head, these blocks and their logs.
 """

@@ -26,7 +26,7 @@ class NewBranch:
 
 
 class BranchReader:
-    """Remembers since when the branch of a fork cannot be read as a whole."""
+    """Remembers for how long the branch of a fork could not be read as a whole."""
 
     def __init__(
         self,

@@ -139,8 +139,9 @@ async def read_range(
 ) -> BlockRange | None:
     """Reads the final blocks first…last by one `eth_getLogs`, checked by the blooms of all blocks.
 
-    The range is as long as the node has taught, and ends earlier if the node refuses it as too
-    large. Returns None if the node's answers do not fit each other. Raises NodeUnavailable.
+    The range has the length that this node has accepted so far, and ends earlier if the node
+    refuses it as too large. Returns None if the node's answers do not fit each other. Raises
+    NodeUnavailable.
     """
     logs, header, last = await _logs_up_to(node, contracts, first, last)
     if header is None:
@@ -326,7 +327,7 @@ def _group_by_contract(
 
 
 async def decode_all(contract: IndexedContract, logs: Iterable[NodeLog]) -> list[Fact]:
-    """Each fact once, in the order of the chain: a node may return the same log twice."""
+    """Returns each fact once, in the order of the chain: a node may return a log twice."""
     facts: dict[tuple[int, Hash32, int], Fact] = {}
     for entries in slices(logs, _LOGS_PER_SLICE):
         facts.update((fact.position.order, fact) for fact in _decoded(contract, entries))

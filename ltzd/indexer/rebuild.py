@@ -6,15 +6,15 @@ under a lease of its own, so that the live index goes on following the head mean
 other contracts, or one that is stopped, stands still until the swap.
 
 The fresh tables are filled by a `Follower` on connections whose search path finds them before the
-live ones, its cursor included. So a reorg, a stale node or a kill is what it is for the live index:
-each commit is atomic, and the next holder of the lease goes on where it ended. After each kill the
-state of the row says what to do next:
+live ones, its cursor included. So reorgs, stale nodes and kills are handled as for the live index:
+each commit is atomic, and the next holder of the lease continues from it. After a kill the state of
+the row says what to do next:
 
 - `ordered`: the fresh tables are created, and the state set, in one database transaction.
 - `copying`: the kept facts are copied, range by range, behind the fresh cursor.
 - `filling`: the follower reads on. Once it has arrived at the head, one short database transaction
   swaps the tables (`store/indexer/rebuild/swap`).
-- `swapped`: rewards and redemptions are brought in line in batches; the old tables are dropped.
+- `swapped`: rewards and redemptions are corrected in batches; the old tables are dropped.
 - `cancelled`: the fresh tables are dropped.
 
 The fresh tables are created again if the schema's revision or the contracts have changed since.
@@ -122,7 +122,7 @@ class Rebuilder:
         """Carries out rebuilds until cancelled.
 
         A fact that contradicts the others delays the rebuild and never ends the process: the live
-        index, HTTP and the lanes need nothing of the fresh tables. The rebuild stays open, since
+        index, HTTP and the lanes do not need the fresh tables. The rebuild stays open, since
         `ltzd index repair` can mend the kept facts, and then begins it again.
         """
         while True:

@@ -1,7 +1,7 @@
 """Finds the facts that the index lacks, has wrong or has invented, and mends them.
 
 A range is read from a node and compared with the tables. Each block that differs is then read
-again, by its receipts, and from a second node where there is one: only what these show is mended.
+again, by its receipts, and from a second node if there is one; only these answers correct facts.
 Near the head only blocks that are still indexed are compared. Checking writes nothing.
 """
 
@@ -90,7 +90,7 @@ class IndexRepair:
         """Checks whose corrections cannot be without those of other blocks."""
 
     def has_unmended(self) -> bool:
-        """Whether corrections wait for others, which no check has found so far."""
+        """Whether corrections wait for others that no check has found so far."""
         return bool(self._waiting)
 
     async def walk(self, node: Node, first: int, last: int) -> AsyncIterator[RangeCheck]:
@@ -216,7 +216,7 @@ class IndexRepair:
     async def check_derived(self, *, mends: bool = False, epoch: int | None = None) -> Counter[str]:
         """Counts the rows that do not follow from the facts, by table; rebuilds them with `mends`.
 
-        Takes seconds for millions of facts, during which a repair holds up the indexer. Raises
+        Takes seconds for millions of facts, in which a repair delays the indexer. Raises
         LaneLost, and ImpossibleFact if the facts themselves contradict each other.
         """
         counts: Counter[str] = Counter()

@@ -1,9 +1,9 @@
-"""Looks for the cause of an impossible fact, and mends it, before the index is stopped.
+"""Looks for the cause of an impossible fact, and corrects it, before the index is stopped.
 
-An earlier block whose facts are not what the chain has makes a later fact impossible: a wallet
-spends what it never received. The blocks that no audit has read a second time are compared with the
-nodes, the newest first; then the derived rows are compared with the facts. A fact that becomes
-possible when it is read again had no cause here.
+A wrong fact of an earlier block makes a later fact impossible, such as a wallet that spends what it
+never received. The blocks that no audit has read a second time are compared with the nodes, the
+newest first; then the derived rows are compared with the facts. If the impossible fact itself
+differs when it is read again, its own node was wrong, and nothing here needs a correction.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class SelfRepair:
         self._failed_searches = 0
 
     async def may_go_on(self, node: Node, epoch: int, error: Broken) -> bool:
-        """Whether another attempt is worthwhile: a cause was mended, or the nodes may answer
+        """Whether another attempt is worthwhile: a cause was corrected, or the nodes may answer
         differently.
 
         Returns after the pause that the next attempt needs. Raises Unavailable.

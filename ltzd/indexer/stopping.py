@@ -1,11 +1,11 @@
 """Stops the index for a reason that a person reads, and waits until the index may go on.
 
-A stopped index writes nothing; the process, its HTTP and its other roles live on. The reason is in
-the database (`chains.stopped_reason`), so a restart does not try again what failed, and every
+A stopped index writes nothing; the process and its other roles keep running. The reason is in
+the database (`chains.stopped_reason`), so a restart does not repeat the failed attempt, and every
 process can show it. `ltzd index repair` and a rebuild clear it (decision 0033).
 
-Code that finds out that the index must not go on raises IndexStopped, with a sentence and the
-command to run; the follower then calls `IndexStop.stop`.
+Code that must stop the index raises IndexStopped, with a sentence and the command to run; the
+follower then calls `IndexStop.stop`.
 """
 
 import structlog
@@ -55,7 +55,7 @@ class IndexStop:
         self._set(reason)
 
     async def wait(self, seconds: float | None = None) -> bool:
-        """Waits until the database may say that the index goes on; returns whether it does."""
+        """Waits, then reads from the database whether the index may continue, and returns that."""
         await self._cleared.wait(seconds)
         if await self.read() is not None:
             return False

@@ -1,4 +1,4 @@
-"""Measures how fast the backfill goes, and tells of it in metrics and in the log.
+"""Measures the rate of the backfill, and reports it in metrics and in the log.
 
 Rates are measured over the last half minute. `ltzd status` measures blocks by themselves, from the
 rows of any indexer.

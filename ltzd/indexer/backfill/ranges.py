@@ -1,8 +1,8 @@
 """The ranges of settled blocks that are read ahead of the cursor, several at once.
 
-The next ranges are read and made rows while PostgreSQL commits the earlier ones. Ranges are handed
-out in their order, joined to some thousand events. A range that fails is read again; the ranges
-behind it stay. The bytes that are held are bounded, whatever the blocks hold.
+The next ranges are read and made rows while PostgreSQL commits the earlier ones. `take` returns
+ranges in their order, joined to some thousand events. A range that fails is read again; the ranges
+behind it are kept. The memory for ranges is bounded, whatever the blocks hold.
 """
 
 import asyncio

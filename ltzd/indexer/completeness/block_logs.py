@@ -1,4 +1,4 @@
-"""Reads all logs of a doubted block: proved by the block's hash, or else with a second opinion."""
+"""Reads all logs of a block in doubt: proved by the block's hash, or confirmed by another node."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class BlockLogs:
 async def read_block_logs(
     node: Node, header: Header, contracts: Sequence[IndexedContract]
 ) -> BlockLogs:
-    """Reads a block's receipts; where they prove nothing, the logs of another node count as well.
+    """Reads a block's receipts; if they prove nothing, adds the logs that another node shows.
 
     Raises NodeUnavailable if the node shows no receipts of the block.
     """

@@ -1,8 +1,8 @@
-"""Finds the blocks of a range whose bloom tells of logs that an answer lacks.
+"""Finds the blocks of a range whose bloom shows logs that an answer lacks.
 
-A bloom matches by chance, too, the more of its bits are set. A match counts as a doubt while chance
-explains it in one block of a hundred at most; on a busy chain no bloom is as empty as that, and the
-totals and the audit find what is missing there.
+A bloom also matches by chance, and more often the more of its bits are set. A match counts as a
+doubt if its probability by chance is at most 1 %. On a busy chain no bloom is empty enough for
+that; there the totals and the audit find missing logs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ _PROBES = 3
 
 @dataclass(frozen=True, slots=True)
 class RangeDoubts:
-    """`doubted` blocks lack a log for all that their bloom tells; `open` blocks may lack one."""
+    """`doubted` blocks lack a log according to their bloom; `open` blocks may lack one."""
 
     doubted: Sequence[Header]
     open: Sequence[Header]
@@ -34,10 +34,10 @@ class RangeDoubts:
 def is_doubted(
     header: Header, contracts: Sequence[IndexedContract], logs: Iterable[NodeLog]
 ) -> bool | None:
-    """Whether the bloom tells of a log that is not among a block's `logs`.
+    """Whether the bloom shows a log that is not among a block's `logs`.
 
-    Returns None if a log may be missing, but chance explains the bloom as well. A bloom without any
-    bit says nothing in a block without logs that has transactions: some chains fill no blooms.
+    Returns None if a log may be missing, but the bloom may also match by chance. An empty bloom
+    proves nothing in a block with transactions and without logs: some chains fill no blooms.
     """
     # A block of thousands of logs has a few kinds: texts are compared before they are parsed.
     kinds = {(entry["address"], *entry["topics"][:1]) for entry in logs}

@@ -1,4 +1,4 @@
-"""Lists the blocks that may hold logs of the contracts, as far as their blooms tell."""
+"""Lists the blocks that may hold logs of the contracts according to their blooms."""
 
 from collections.abc import Sequence
 

@@ -1,8 +1,8 @@
 """Compares the contracts' own totals with the tables, after the newest indexed block.
 
 One request asks for LTZ's supply, and for a sample: balances, holders of tokens, tokens minted in a
-collection, pieces sold of an item, states of deals. The comparison finds logs that every bloom and
-every answer hides, and needs no old state where the index is near the head.
+collection, pieces sold of an item, states of deals. The comparison finds logs that blooms and
+answers hide, and needs no old state while the index is near the head.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -48,7 +48,7 @@ class TotalDifference:
 
 @dataclass(frozen=True, slots=True)
 class TotalsCheck:
-    """`differences` is None if the node has not the state, or not the contracts."""
+    """`differences` is None if the node lacks the state or the contracts."""
 
     cursor: Cursor
     differences: Sequence[TotalDifference] | None
@@ -67,8 +67,8 @@ async def check_totals(
 ) -> TotalsCheck:
     """Compares the totals of all contracts with the tables, as of the cursor.
 
-    `place` is 32 bytes, at which the sample begins.
-    Raises DatabaseUnavailable. A node that is away, behind or without this state gives no result.
+    `place` is 32 bytes, at which the sample begins. The result is empty if the node does not
+    answer, is behind, or lacks this state. Raises DatabaseUnavailable.
     """
     async with (
         session(pool) as connection,
