@@ -257,7 +257,7 @@ class _Entrance:
     def enter(
         self, request: Request, *, is_new: bool
     ) -> HTTPResponse | Coroutine[Any, Any, HTTPResponse | None] | None:
-        """Not a coroutine for events: creating one costs more than all of this."""
+        """Not a coroutine for events: creating one would cost more than the whole function."""
         is_malformed = closes_for_bad_headers(request)
         has_handler = is_new and request.route is not None
         waiting = self._admission.begin(request) if has_handler else None

@@ -1,6 +1,6 @@
-"""Names the fault of a request that Sanic refuses while it reads it, as far as it can be told.
+"""Names the fault of a request that Sanic refuses while reading it, if the fault can be found.
 
-Sanic says which fault it is only of some; of the others the bytes that were received tell.
+Sanic names only some faults; the received bytes show the others.
 """
 
 from typing import Final

@@ -1,9 +1,10 @@
-"""How a listening socket takes its last connections without resetting any.
+"""Closes a listening socket without resetting connections that wait to be accepted.
 
-A connection that the kernel has accepted and the program has not is reset when the socket closes,
-with the request that its client may have sent. So the socket first ignores new handshakes, then the
-program takes what waits, then the socket closes. The clients of an ignored handshake try again
-after a second, and are refused or reach another process; they have sent nothing.
+When a listening socket closes, the kernel resets every connection that the program has not accepted
+yet, even if its client has sent a request. Therefore the socket first ignores new handshakes, then
+the program accepts the waiting connections, then the socket closes. The client of an ignored
+handshake has sent nothing; it tries again after a second, and is refused or reaches another
+process.
 """
 
 import ctypes

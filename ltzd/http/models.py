@@ -1,7 +1,7 @@
 """The base classes of every request and response model.
 
 A surface's models validate its requests and describe its requests and responses in the OpenAPI
-document, so the document cannot say anything else than the code does.
+document, so the document and the code always agree.
 """
 
 from collections.abc import Mapping

@@ -114,7 +114,7 @@ def node_json(report: NodeReport) -> dict[str, Any]:
 def lane_json(lane: LaneFacts, holder: str | None, state: LaneState | None) -> dict[str, Any]:
     """`holder` is the process that holds the lane; the balance is in wei, as text.
 
-    JavaScript does not read such numbers exactly. `state` is as the holder tells it.
+    JavaScript does not read such numbers exactly. `state` is as the holder reports it.
     """
     balance = None if state is None else state.balance_wei
     is_held = holder is not None or (state is not None and state.is_held)

@@ -1,7 +1,7 @@
-"""Says whose request it is, and how urgent, from its head and the beginning of its body.
+"""Finds the brand, the caller and the urgency of a request, from its head and its body's beginning.
 
-Nothing here is verified: a caller may name another's brand, and shares that brand's part then with
-its callers, in turns by address. A brand that does not exist counts as none.
+Nothing is verified here: a caller may name another caller's brand, and then uses that brand's
+share, in turns by address. A brand that does not exist counts as none.
 """
 
 import re

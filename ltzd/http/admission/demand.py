@@ -1,4 +1,4 @@
-"""Counts what each party asks for, and tells which of them asks for no more than its part."""
+"""Counts each party's requests, and finds the parties that need no more than an equal part."""
 
 from ltzd.rules.admission import AdmissionPolicy, equal_part
 
@@ -7,7 +7,7 @@ _LEAST = 0.5
 
 
 class Demand:
-    """The requests of one urgency, served and refused; the counts fade with every period."""
+    """The requests of one urgency, served and refused; the counts decay with every period."""
 
     def __init__(self, policy: AdmissionPolicy) -> None:
         self._policy = policy

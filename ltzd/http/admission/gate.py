@@ -211,8 +211,8 @@ class AdmissionGate:
     def refusal_of(self, asker: Asker, *, was_held: bool = False) -> LtzdError | None:
         """The refusal that this request gets, or None: then `arrived` must be called.
 
-        `was_held`: its bytes have waited in the kernel for an unknown time, which an accepted
-        request must not have done while a line stands.
+        `was_held`: its bytes have waited in the kernel for an unknown time. While requests are
+        queued, such a request is refused.
         """
         if was_held and self._stands(asker.urgency):
             return self._refusal(asker)
@@ -221,7 +221,7 @@ class AdmissionGate:
         return self._refusal_in_line(asker)
 
     def arrived(self, party: str = "") -> None:
-        """Count a request that is passed on; its task begins in this turn of the event loop."""
+        """Count a request that goes to the application, in this turn of the event loop."""
         if not self._arrived:
             asyncio.get_running_loop().call_soon(self._forget_arrivals)
         self._arrived += 1
@@ -296,7 +296,7 @@ class AdmissionGate:
                 await self._has_request.wait()
 
     def adjust(self, loop_delay_seconds: float, busy_share: float = 0.0) -> None:
-        """End a period in which the event loop was so late on average, and so busy."""
+        """Adapt the limit to the event loop's mean delay and load in the last period."""
         delay = max(loop_delay_seconds, self._delay())
         is_short = self._was_short or self.is_crowded
         self._was_short = False

@@ -1,9 +1,9 @@
-"""Refuses a request on its bytes, where the gate would refuse it anyway.
+"""Refuses a request from its raw bytes, if the gate would refuse it anyway.
 
 The application spends several times as much on a request that it refuses: a task's turn, a request
 object, routing, an exception. Under a flood that is most of the work. Here a head is parsed once
-for all requests that repeat it, and the answer is taken from a cache. A request that is not whole,
-or unusual in its form, takes the ordinary way, as does every request while nothing waits.
+for all requests that repeat it, and the answer is taken from a cache. A request that is incomplete
+or of an unusual form goes to the application, and so does every request while nothing waits.
 """
 
 import itertools

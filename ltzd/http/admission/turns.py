@@ -1,4 +1,4 @@
-"""The order of what waits: parties choose among each other, a party's callers take turns."""
+"""The order of the queue: the caller of `take` chooses the party; a party's callers take turns."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ class Turns(Generic[Item]):
     def __init__(self) -> None:
         self._parties: dict[str, _Party[Item]] = {}
         self.count = 0
-        """As `len`, which costs more than the rest of a look at an empty line."""
+        """As `len`, which costs more than all other work on an empty queue."""
 
     def __len__(self) -> int:
         return self.count

@@ -1,7 +1,7 @@
-"""Serves one request in the order of `Sanic.handle_request`, and no more of it than ltzd uses.
+"""Serves one request with those steps of `Sanic.handle_request` that ltzd uses, in its order.
 
-Sanic asks of everything that it calls whether the result can be awaited, and wraps each step in a
-coroutine of its own, which takes a tenth of the time of an event. Here handlers return a Reply,
+Sanic checks every result for being awaitable, and wraps each step in a coroutine of its own, which
+takes a tenth of the time of an event. Here handlers return a Reply,
 middleware of requests returns a Reply or None, directly or as a coroutine, and middleware of
 responses changes the Reply. Every failure is answered by Sanic's own `handle_exception`.
 """

@@ -1,7 +1,7 @@
 """The open connections of a server, in the order of their last use, up to a bound.
 
-At the bound a new connection ends another that does no work: an idle one may close at any time
-(RFC 9112 9.3), and one whose request has not arrived has been promised nothing.
+At the bound a new connection ends another that does no work: a server may close an idle connection
+at any time (RFC 9112 9.3), and ltzd has accepted nothing on one whose request has not arrived.
 """
 
 import resource
@@ -49,7 +49,7 @@ class ConnectionLimit:
         return tuple(self._all)
 
     def opened(self, connection: Any, address: str) -> bool:
-        """Returns False if the connection must be refused: every other one is at work."""
+        """Returns False if the connection must be refused, because every other one is in use."""
         if len(self._all) >= self._most and not self._make_room(address):
             telemetry.HTTP_CONNECTIONS_ENDED.labels("refused").inc()
             return False

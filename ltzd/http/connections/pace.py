@@ -1,10 +1,9 @@
-"""Reads refused connections again at a bounded pace, so that refusals never take the whole process.
+"""Reads refused connections again at a bounded rate, so that refusals never use the whole process.
 
-A caller that repeats a refused request at once, on many connections, would otherwise be read again
-at once. Its next requests wait in the kernel, at no cost. Bytes that have waited there are refused
-once more: how long they waited is unknown, and a late answer is useless to the caller. A caller
-that waits as Retry-After says notices nothing. A trusted proxy's connections carry the requests of
-many callers, and are exempt.
+A caller could repeat a refused request at once, on many connections. Its next requests wait in the
+kernel, at no cost. ltzd refuses bytes that have waited there once more: the length of the wait is
+unknown, and a late answer is useless to the caller. A caller that obeys Retry-After is not slowed.
+Connections of a trusted proxy carry the requests of many callers, and are exempt.
 """
 
 import asyncio
@@ -41,7 +40,7 @@ class RefusalPace:
         self._is_any_held = asyncio.Event()
 
     def hold(self, connection: HeldConnection, peer: str, asker: Asker) -> None:
-        """Read no more of this connection for a while; parties take turns in being read again."""
+        """Stop reading this connection for a while; parties take turns in being read again."""
         if not self._is_exempt(peer):
             connection.hold()
             self._held.add(asker.party, asker.caller, connection)

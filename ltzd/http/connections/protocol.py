@@ -114,7 +114,7 @@ class BoundedProtocol(HttpProtocol):
             transport.pause_reading()
 
     def read_again(self) -> None:
-        """Read what has come meanwhile, and mark it as late until `is_read_in_time`."""
+        """Read what has arrived meanwhile, and mark it as late until `is_read_in_time`."""
         transport: Any = self.transport
         if transport is not None and not transport.is_closing():
             self._was_held = True
@@ -125,7 +125,7 @@ class BoundedProtocol(HttpProtocol):
         self._was_held = False
 
     def answered(self) -> None:
-        """Count an answer; the connection goes behind those that were used before."""
+        """Count an answer; the connection is now the most recently used one."""
         self._answers += 1
         self._limit.used(self, self._address)
 
@@ -154,7 +154,7 @@ class BoundedProtocol(HttpProtocol):
 
 
 async def answer(request: Request) -> None:
-    """Sanic's handler of every request, which gives the request's slot back however it ends."""
+    """Sanic's handler of every request, which always releases the request's slot at the end."""
     stream: Any = request.stream
     connection: BoundedProtocol = stream.protocol
     try:

@@ -1,4 +1,4 @@
-"""Looks at every open connection once a second, and ends those that are too slow.
+"""Checks every open connection once a second, and ends those that are too slow.
 
 Sanic's own timeouts begin anew with each byte, so a client that sends a byte now and then, or reads
 one, would keep its connection for ever.

@@ -1,4 +1,4 @@
-"""The limit of failed log-ins per client address and host; past it the site is not asked.
+"""The limit of failed log-ins per client address and host, beyond which the site is not asked.
 
 Behind a site's plugin or a proxy all visitors share an address. Successful log-ins therefore do
 not count, and a log-in that the site confirmed within the hour passes while others are refused.
