@@ -1,8 +1,8 @@
 """How much work a process has in progress at once, who gets the next slot, and who is refused.
 
 A request holds a slot while the process works on it, and none while it waits for a block or for a
-mint's hash. Requests without a slot wait in line; a line that is too long refuses. Callers are
-grouped in parties: a brand, or the callers of a surface who name no brand.
+mint's hash. Requests without a slot are queued; if the queue is too long, a request is refused.
+Callers are grouped in parties: a brand, or the callers of a surface who name no brand.
 
 Units: seconds; requests.
 """
@@ -108,7 +108,7 @@ def next_limit(
 
 
 def may_begin(in_progress: int, free: int, policy: AdmissionPolicy) -> bool:
-    """Whether a party with so many slots may take another of the free ones.
+    """Whether a party with this number of slots may take another free one.
 
     Alone it gets three quarters of all; with every other busy party each gets less, and some slots
     stay free for the next.
@@ -119,7 +119,7 @@ def may_begin(in_progress: int, free: int, policy: AdmissionPolicy) -> bool:
 def may_begin_first(
     in_progress: int, limit: int, *, others_wait: bool, policy: AdmissionPolicy
 ) -> bool:
-    """Whether another request of FIRST may go before the others, with so many of them begun."""
+    """Whether another FIRST request may precede the others; `in_progress` of them began."""
     return not others_wait or in_progress < policy.first_share * limit
 
 
@@ -133,8 +133,8 @@ def most_waiting(
 ) -> int:
     """How many requests of this urgency may wait.
 
-    A short burst is served late rather than refused. A line that stands is kept short: what is
-    served has waited for about a third of the work in progress.
+    A short burst is served late rather than refused. A standing queue is kept short: a served
+    request has waited for about a third of the work in progress.
     """
     if urgency is Urgency.PATIENT:
         if not stands:
@@ -160,7 +160,7 @@ def equal_part(requests: Iterable[float], served: float, policy: AdmissionPolicy
 
 
 def is_standing(urgency: Urgency, begun: int, limit: int, policy: AdmissionPolicy) -> bool:
-    """Whether a line stands, since so many requests have begun while it was never empty."""
+    """Whether the queue is standing: it was never empty while this number of requests began."""
     is_patient = urgency is Urgency.PATIENT
     return begun > limit * (policy.patient_rounds if is_patient else policy.standing_rounds)
 

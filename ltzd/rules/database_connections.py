@@ -1,6 +1,6 @@
 """The most database connections of a process, role by role.
 
-PostgreSQL's `max_connections` must hold those of all processes, and some for people and back-ups.
+PostgreSQL's `max_connections` must cover those of all processes, and some for people and back-ups.
 """
 
 from collections.abc import Collection

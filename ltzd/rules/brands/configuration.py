@@ -253,8 +253,8 @@ class Site(BaseModel):
     `multipliers` and `milestones` are by the days of a streak; rewards are whole LTZ.
     With `verified_emails` the operator asserts that the sites accept only log-ins whose e-mail
     address its owner has confirmed. `url` is where the site at its host is asked about a log-in,
-    `rest_prefix` is the path of the sites' REST API, and `namespace` the part of it that the site
-    gives to ltzd; without them the settings decide.
+    `rest_prefix` is the path of the sites' REST API, and `namespace` is ltzd's namespace in that
+    API; without them the settings decide.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)

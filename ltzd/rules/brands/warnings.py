@@ -1,6 +1,6 @@
 """Warns of rewards that a brand's file leaves open to anybody, with the line that closes each.
 
-The event handler asks for no credential, and LTZ of one brand can be spent at every brand, so a
+The event handler demands no credential, and LTZ of one brand can be spent at every brand, so a
 careless file costs all brands.
 """
 

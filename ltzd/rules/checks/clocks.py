@@ -1,8 +1,8 @@
 """Judges this machine's clock against the database's and against the newest block's time.
 
-Times are Unix seconds. A block's time proves that a clock is behind as soon as the block is from
-the clock's future. An old block proves nothing by itself: the chain, or the node, may stand still.
-Only a block that has just come while the process watched proves that the clock is ahead.
+Times are Unix seconds. A block from the clock's future proves that the clock is behind. An old
+block proves nothing: the chain or the node may have stopped. Only a block that arrives while the
+process watches can prove that the clock is ahead.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ def is_regular(timestamps: Sequence[int]) -> bool:
 
 
 def judge_newest(block: BlockSighting, node: str) -> Finding | None:
-    """The finding, or None for an old block, which only a second look can judge."""
+    """The finding, or None for an old block, which only a later answer can judge."""
     if block.age < -MOST_SECONDS:
         return fault(
             "clock",
@@ -65,7 +65,7 @@ def judge_newest(block: BlockSighting, node: str) -> Finding | None:
 def judge_second_look(
     first: BlockSighting, second: BlockSighting, block_seconds: float, node: str
 ) -> Finding:
-    """Judges by a later look at the same node; `block_seconds` is the mean time between blocks."""
+    """Judges by a later answer of the same node; `block_seconds` is the mean between blocks."""
     grown = second.number - first.number
     expected = (second.seen_at - first.seen_at) / max(block_seconds, 0.1)
     if grown <= 0:

@@ -95,7 +95,7 @@ def judge_wallets(
 ) -> Iterator[Condition]:
     """`has_operator` says whether any process has the role operator.
 
-    Without `has_node` another condition tells already why lanes wait for a node.
+    Without `has_node` another condition already reports why lanes wait for a node.
     """
     expected = INTENDED if has_node else INTENDED | {"node"}
     for wallet in facts.wallets:

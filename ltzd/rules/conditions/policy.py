@@ -1,4 +1,4 @@
-"""From when on something counts as wrong. Units: seconds, blocks."""
+"""The thresholds from which on something is a condition. Units: seconds, blocks."""
 
 from dataclasses import dataclass, field
 

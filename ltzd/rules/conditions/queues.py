@@ -1,4 +1,4 @@
-"""Conditions of the work that waits: rewards, relays, webhooks."""
+"""Conditions of queued work: rewards, relays, webhooks."""
 
 from collections.abc import Iterator
 

@@ -51,8 +51,8 @@ def is_due(newest: Newest, now: int) -> bool:
 def next_bounds(newest: Newest, waiting: Waiting | None, now: int) -> Bounds:
     """The partition that follows.
 
-    A partition holds the rows that wait, if they may be moved. Otherwise it begins after them, and
-    they stay in the default partition.
+    The partition includes the waiting rows if they may be moved. Otherwise it begins after them,
+    and they stay in the default partition.
     """
     width = next_width(newest)
     begin = newest.upper if newest.lower is not None else max(newest.upper, _floor(now, width))
@@ -65,7 +65,7 @@ def next_bounds(newest: Newest, waiting: Waiting | None, now: int) -> Bounds:
 
 
 def next_width(newest: Newest) -> int:
-    """The width at which a partition comes to `TARGET_BYTES` if events go on as they did."""
+    """The width at which a partition reaches `TARGET_BYTES` at the present rate of events."""
     if newest.lower is None or newest.size == 0:
         return USUAL_WIDTH
     wanted = (newest.upper - newest.lower) * TARGET_BYTES // newest.size

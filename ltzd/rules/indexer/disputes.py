@@ -1,4 +1,4 @@
-"""Weighs nodes that do not show an indexed block: is the block gone, or is a node stale or wrong?
+"""Decides, if nodes do not show an indexed block, whether the block is gone or a node is wrong.
 
 A dispute is about the lowest indexed block that some node does not show. Each node's answer is an
 `Opinion`, which counts as a vote for the block that the node shows at this height. Times are
@@ -50,7 +50,7 @@ class Opinion:
     is_syncing: bool = False
 
     def shows(self, block_hash: Hash32 | None) -> bool:
-        """Whether this is evidence for the block, or for no block at this height (None)."""
+        """Whether this opinion is evidence for the block, or for no block at this height (None)."""
         return self.block_hash == block_hash and not self.is_syncing
 
 

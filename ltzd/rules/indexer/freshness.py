@@ -1,8 +1,8 @@
 """Whether the index is recent enough to be asked instead of a node. Units: blocks and seconds.
 
-An answer of the index is a check, never the last word: a call that passes is simulated on a node
-before it is sent. A fresh index is at most some blocks behind, so it may let pass, or refuse, what
-changed in these blocks. An index is not asked while it is stopped, catching up, or not written to.
+An answer of the index is only a first check: a call that passes is simulated on a node before it is
+sent. A fresh index is at most some blocks behind, so its answer may ignore what changed in these
+blocks. An index is not asked while it is stopped, catching up, or not written to.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ _STANDSTILL: Final = StandstillPolicy(least_seconds=FRESH_SECONDS, block_times=3
 def is_fresh(progress: IndexProgress, *, is_stopped: bool) -> bool:
     """Whether the index may be asked instead of a node.
 
-    A chain without a block time owes no blocks, so its index may be idle for any time.
+    On a chain without a block time no block is due, so its index may be idle for any time.
     """
     if is_stopped or stands_still(progress, _STANDSTILL):
         return False

@@ -1,4 +1,4 @@
-"""Where on the chain a log stands; every fact has one."""
+"""The position of a log on the chain; every fact has one."""
 
 from dataclasses import dataclass
 from typing import Protocol

@@ -15,7 +15,7 @@ TARGET_BYTES: Final = 2**30
 
 
 def next_width(blocks: int, size: int) -> int:
-    """The width at which a partition comes to `TARGET_BYTES` if the chain goes on as it did.
+    """The width at which a partition reaches `TARGET_BYTES` at the chain's present rate.
 
     `size` is that of the partition before, whose rows spread over `blocks` blocks. Returns at most
     the power of two that keeps the partition below the target.

@@ -17,7 +17,7 @@ class IndexHeight:
 
 
 def may_swap(fresh: IndexHeight, live: IndexHeight) -> bool:
-    """Whether the swap takes nothing from the readers that they have seen.
+    """Whether readers would still see after the swap all that they have seen before.
 
     The fresh tables must have reached the head, and what the live index holds. A live index that is
     stopped may be ahead on a chain that no longer exists, so its height does not count.

@@ -1,6 +1,7 @@
 """Compares a node's head with the follower's cursor.
 
-A single node that contradicts the cursor proves nothing yet: `disputes` weighs the nodes' answers.
+A single node that contradicts the cursor proves nothing: `disputes` decides from all nodes'
+answers.
 """
 
 from collections.abc import Mapping, Sequence

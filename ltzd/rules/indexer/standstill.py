@@ -1,7 +1,7 @@
 """Whether the indexer stands still, judged by the time since its last commit. Units: seconds.
 
-The lag in blocks cannot tell: an indexer that stands still, or whose node is frozen, learns of no
-newer head.
+The lag in blocks does not show this: an indexer that stands still, or whose node is frozen, learns
+of no newer head.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class IndexProgress:
 
 
 def stands_still(progress: IndexProgress, policy: StandstillPolicy) -> bool:
-    """A chain with a block time owes blocks; another one only those below its head."""
+    """Without a block time, only blocks below a known head are due."""
     limit = max(policy.least_seconds, policy.block_times * (progress.block_seconds or 0.0))
     if progress.idle_seconds <= limit:
         return False

@@ -1,4 +1,4 @@
-"""When a node that fails is left alone, and for how long.
+"""When a failing node is not asked, and for how long.
 
 The circuit opens after failures in a row and closes with the first answer. While it is open, one
 probe after each pause asks whether the node is back; the pauses double. Units: seconds.

@@ -3,8 +3,8 @@
 A node that is distrusted, whose circuit is open, which is behind, or which refuses requests as too
 many comes after every node that does not, so that a request reaches such a node only when no better
 one is left. Among equals the node in
-use stays first, unless another answers much faster: a decision's requests should not wander between
-views of the chain.
+use stays first, unless another answers much faster, so that a decision's requests see one view of
+the chain.
 """
 
 from collections.abc import Sequence

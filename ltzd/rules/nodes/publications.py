@@ -1,10 +1,10 @@
 """The outcome of a transaction that was published to several nodes at once.
 
-A node that took the bytes outweighs every refusal: they can be mined. A nonce that is too low for
-one node means that a receipt must be awaited, whatever the others say. Bytes are refused for good
-only if every node was heard and says so, since the operator then signs a self-transfer with their
-nonce: neither a lying node nor a silent one may bring that about. The same holds for refusals that
-nobody can explain, which count as refusals for good once they have lasted.
+If one node accepted the bytes, refusals do not matter: the bytes can be mined. If the nonce is too
+low for one node, the lane waits for a receipt, whatever the others say. Bytes are refused for good
+only if every node answered so, since the operator then signs a self-transfer with their nonce:
+neither a lying node nor a silent one may cause that. The same holds for unexplained refusals, which
+count as refusals for good once they have lasted for some time.
 
     any ACCEPTED > any NONCE_TOO_LOW > any UNDERPRICED > any UNKNOWN > any UNAFFORDABLE
     > any REFUSED > any REFUSED_UNEXPLAINED > all REFUSED_FOR_GOOD

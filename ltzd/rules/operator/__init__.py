@@ -1,4 +1,4 @@
-"""Decisions of the lanes: a transaction's states, its fees, what may be signed, who is minted next.
+"""Decisions of the lanes: a transaction's states and fees, what may be signed and minted next.
 
 Begin with `transactions`, the state machine of one transaction.
 """

@@ -1,9 +1,9 @@
 """When the nodes' answers about a transaction are enough for a verdict.
 
-A receipt that one node has not, or has alone, proves nothing: the node may lag, rebuild its index,
-or lie. A verdict needs a second node that agrees. If no other node is usable, it needs a block that
-contradicts, and the node's own word. A node that is below the block in question is no witness.
-Times in seconds.
+One node's receipt, or one node's lack of a receipt, proves nothing: the node may lag, rebuild its
+index, or lie. A verdict needs a second node that agrees. If no other node is usable, the verdict
+needs that node's answer and a contradicting block of it. A node below the block in question does
+not count. Times in seconds.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""Fees of a lane's transactions, and when and by how much a transaction is made dearer.
+"""Fees of a lane's transactions, and when and by how much a transaction's fees are raised.
 
-Units: wei per gas; times in seconds. Fees never pass the cap. While the cap forbids, new work waits
-without a nonce, and a transaction that has a nonce keeps its fees (design.md 5.3).
+Units: wei per gas; times in seconds. Fees never exceed the cap. If the fees of now would exceed the
+cap, new work waits without a nonce, and a transaction with a nonce keeps its fees (design.md 5.3).
 
 On a chain whose blocks have no base fee a transaction names one gas price. Its `Fees` hold that
 price twice, so that caps, replacements and reserves work as on other chains.
@@ -82,7 +82,7 @@ def is_implausible(gas_price: GasPrice, policy: FeePolicy) -> bool:
 
 
 def are_far_apart(first: GasPrice, second: GasPrice, policy: FeePolicy) -> bool:
-    """Whether no two honest nodes give these base fees: six full blocks only double a base fee.
+    """Whether one of these base fees must be false: six full blocks only double a base fee.
 
     Tips are a node's suggestions, and differ.
     """

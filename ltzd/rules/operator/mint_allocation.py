@@ -1,7 +1,7 @@
 """Shares LTZ's mint limit among the queued rewards, so that no brand stops another.
 
 The requests come in the order of the queue (`store/operator/rewards.py`): payments by age, then
-brands in turn, each with its oldest reward. A reward that does not fit holds up its own brand and
+brands in turn, each with its oldest reward. A reward that does not fit delays its own brand and
 no other. The round saves for the first reward that does not fit: half of what is free then, and
 half of whatever the bucket refills later, is kept for this reward until it fits. The other half
 stays free for all others. So a large reward is minted after at most twice the time in which the

@@ -28,7 +28,7 @@ _MOST_REWARDS = (10, 1)
 
 
 def ran_out_of_gas(gas_used: int, gas_limit: int) -> bool:
-    """Whether a mint that reverted did so for want of gas.
+    """Whether a mint reverted because it ran out of gas.
 
     A call may keep a 64th of its gas from a call within it (EIP-150), and has that left then.
     """
@@ -36,12 +36,12 @@ def ran_out_of_gas(gas_used: int, gas_limit: int) -> bool:
 
 
 def most_together(failed_mints: int, max_batch: int) -> int:
-    """How many rewards of which so many mints failed may be minted together."""
+    """How many rewards may be minted together after this number of their mints failed."""
     if failed_mints == 0:
         return max_batch
     return min(max_batch, _MOST_REWARDS[min(failed_mints, len(_MOST_REWARDS)) - 1])
 
 
 def gas_percent_after(out_of_gas: int) -> int:
-    """The factor for the gas limit of rewards whose mints ran out of gas so often, in percent."""
+    """The factor in percent for the gas limit, after this number of mints ran out of gas."""
     return 100 << out_of_gas

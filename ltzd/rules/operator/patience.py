@@ -2,8 +2,8 @@
 
 A brand file's `patience_seconds` lets the brand's rewards wait for blocks with a lower base fee.
 The next block is cheap enough if its base fee is among the lowest of the recent blocks. At first
-only the lowest tenth is accepted; as the wait goes on, ever more is, and anything at its end. So a
-wait ends at its bound, whatever the fees, and early when waiting is unlikely to gain more.
+only the lowest tenth is cheap enough, later a growing part, and at the end of the wait every base
+fee. So a wait ends at its bound, whatever the fees, and earlier if more waiting would save little.
 
 Units: wei per gas, seconds.
 """

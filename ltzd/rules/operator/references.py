@@ -1,4 +1,4 @@
-"""The references that one mint lane may give out, decided without I/O.
+"""The references that one mint lane may assign, decided without I/O.
 
 LTZ keeps one bit for each seq, 256 to a word. A lane takes whole words from the counter that all
 lanes of a chain share, so that lanes never contend for a reference. A lane may hold the rest of one

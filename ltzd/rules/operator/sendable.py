@@ -1,4 +1,4 @@
-"""Decides whether a transaction may be signed: bytes that no node takes would block their wallet.
+"""Decides whether a transaction may be signed: bytes that no node accepts would block their wallet.
 
 Units: gas; wei per gas; wei. A lane's transactions carry no access list and create no contract.
 """
@@ -52,9 +52,9 @@ class SigningLimits(msgspec.Struct, frozen=True):
 
 
 def min_gas_limit(data: bytes) -> int:
-    """Nodes refuse a transaction with this data below this gas limit.
+    """The gas limit below which nodes refuse a transaction with this data.
 
-    This is the higher of its intrinsic gas (EIP-2028) and the floor of its data (EIP-7623), also on
+    The higher of its intrinsic gas (EIP-2028) and the floor of its data (EIP-7623), also on
     chains that do not have the floor yet.
     """
     return TRANSACTION_GAS + _FLOOR_PER_TOKEN * _tokens_in(data)

@@ -1,6 +1,6 @@
 """Whether a database knows all that a wallet and LTZ have done on chain, decided without I/O.
 
-A database that lacks its last commits would give out nonces and references again.
+A database that lacks its last commits would assign used nonces and references again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
