@@ -359,7 +359,7 @@ class PerkCharges:
                 raise TransactionFailed(
                     f"Transaction would fail: {progress.reason}", reason=progress.reason
                 )
-            raise RelayPending("No node has taken the redemption yet")
+            raise RelayPending("No node has accepted the redemption yet")
         if redemption.succeeded is False:
             raise await self._failure(progress)
         return redemption

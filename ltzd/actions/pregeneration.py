@@ -198,7 +198,7 @@ def proven_account(account: OAuthAccount, verified: AccountVerification) -> OAut
             hint = verified.reason or f"{title} knows no account with this id"
             raise invalid_credentials(account, hint)
         case "unavailable":
-            raise Unavailable(f"{title} does not tell whether the account exists")
+            raise Unavailable(f"{title} does not say whether the account exists")
     if (
         account.username
         and username

@@ -61,7 +61,7 @@ def _draining(daemon: Daemon) -> Iterable[Condition]:
     if daemon.state.is_draining:
         yield Condition(
             ConditionKind.DRAINING,
-            f"Process {daemon.process.name} has been told to end, and finishes its requests",
+            f"Process {daemon.process.name} is stopping, and finishes its requests",
             daemon.process.name,
             is_blocking=True,
         )

@@ -129,7 +129,7 @@ def _told_once(exporter: "SpanExporter") -> "SpanExporter":
             if result is SpanExportResult.SUCCESS:
                 outage.over()
             else:
-                outage.failed("The collector did not take the spans; they are lost")
+                outage.failed("The collector did not accept the spans; they are lost")
             return result
 
         def shutdown(self) -> None:

@@ -207,7 +207,7 @@ async def _view_reaching(nodes: NamedNodes, block_number: int) -> ChainView:
         elif not isinstance(view, NodeUnavailable):
             raise view
     _refuse_behind(heads, block_number)
-    raise NodeUnavailable("No node tells its newest block")
+    raise NodeUnavailable("No node shows its newest block")
 
 
 def _refuse_behind(heads: Sequence[int], block_number: int) -> None:
@@ -215,8 +215,8 @@ def _refuse_behind(heads: Sequence[int], block_number: int) -> None:
     if heads and max(heads) < block_number:
         raise NodeUnavailable(
             f"The nodes are behind: the index has read block {block_number}, and the highest head "
-            f"of the nodes that answer is {max(heads)}. Such nodes tell nonces as free that are "
-            "used. Repeat the command when a node has caught up, or name another one in the "
+            f"of the nodes that answer is {max(heads)}. Such nodes show used nonces as free. "
+            "Repeat the command when a node has caught up, or name another one in the "
             "settings ([node] urls). Nothing changed."
         )
 

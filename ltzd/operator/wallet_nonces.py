@@ -142,5 +142,5 @@ def _answered(answers: Sequence[_Answer | BaseException]) -> list[_Answer]:
             raise answer
     given = [answer for answer in answers if not isinstance(answer, BaseException)]
     if not given:
-        raise NodeUnavailable("No node tells the wallet's nonce")
+        raise NodeUnavailable("No node shows the wallet's nonce")
     return given

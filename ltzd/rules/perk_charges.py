@@ -44,7 +44,9 @@ def check_collection_owner(collection_id: int, owner: Address | None, brand: Add
     if owner is None:
         raise CollectionNotFound("Collection not found", collectionId=collection_id)
     if owner != brand:
-        raise ValidationFailed("The collection is another brand's", collectionId=collection_id)
+        raise ValidationFailed(
+            "The collection belongs to another brand", collectionId=collection_id
+        )
 
 
 def token_of(token: Token | None, token_id: int, collection_id: int) -> Token:
@@ -72,7 +74,7 @@ def remaining_before(token: Token, amount: int, holder: Address | None, pending:
     left = token.remaining - pending
     if left < amount:
         raise NoChargesRemaining(
-            "The token has not enough charges left",
+            "The token does not have enough charges left",
             tokenId=str(token.id),
             chargesRemaining=max(0, left),
             requested=amount,

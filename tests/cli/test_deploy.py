@@ -170,7 +170,7 @@ async def test_a_hot_key_with_a_second_role_is_refused(yard: Yard) -> None:
         "--relayer", hex_of(RELAYER), "--registrar", hex_of(RELAYER), "--settler", hex_of(RELAYER)
     )
 
-    assert "a key that is on a server holds no other role" in refused.err
+    assert "a key on a server must have no other role" in refused.err
 
 
 async def test_faults_of_the_node_section_are_named_with_their_place(yard: Yard) -> None:

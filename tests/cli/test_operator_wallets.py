@@ -204,7 +204,7 @@ async def naming(node: FakeNode, data_dir: Path) -> AsyncIterator[None]:
     [
         (15 * 10**17, False, "The wallet holds 1.5 of the chain's coin: move it before the key"),
         (0, False, "the wallet holds no coin: its key can be destroyed"),
-        (0, True, "No node tells its balance: look at it, and move its coin before its key"),
+        (0, True, "No node shows its balance: check it, and move its coin before its key"),
     ],
 )
 async def test_a_key_can_be_destroyed_once_its_wallet_holds_no_coin(
@@ -226,7 +226,7 @@ async def test_a_drained_wallet_is_retired_for_good(data_dir: Path, db: Connecti
     await wallet(data_dir, "drain", NAME)
     done = await wallet(data_dir, "retire", NAME)
     assert done.code == 0
-    assert "No node tells its balance" in done.err
+    assert "No node shows its balance" in done.err
     assert "Remove it from the settings" in done.err
     assert "retired wallets have finished" in (await wallet(data_dir, "list")).err
     assert NAME in (await wallet(data_dir, "list", "--all")).out

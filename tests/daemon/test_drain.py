@@ -48,12 +48,12 @@ async def test_readiness_ends_before_the_ports_and_the_row_goes_with_a_clean_end
             return [row.identity.pid for row in rows] == [process.process.pid]
 
         await until(is_reported)
-        assert not any("told to end" in reason for reason in (await ready(""))["reasons"])
+        assert not any("is stopping" in reason for reason in (await ready(""))["reasons"])
         process.process.send_signal(signal.SIGTERM)
 
         async def drains() -> bool:
             reasons = (await ready("?role=http"))["reasons"]
-            return any("has been told to end" in reason for reason in reasons)
+            return any("is stopping" in reason for reason in reasons)
 
         await until(drains)
         async with client.get(f"{public_url}/service-api/debug") as answer:

@@ -194,7 +194,7 @@ NOT_BEGUN = (
 )
 STILL_90 = (
     "The indexer has committed no block for 90 s: process host-b/9 follows the chain; its nodes or "
-    "its log tell why"
+    "its log say why"
 )
 
 

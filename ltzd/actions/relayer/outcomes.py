@@ -49,7 +49,7 @@ class RelayOutcomes:
                 raise TransactionFailed(
                     f"Transaction would fail: {relay.reason}", reason=relay.reason
                 )
-            raise RelayPending("No node has taken the transaction yet")
+            raise RelayPending("No node has accepted the transaction yet")
         return await self.with_reason(relay)
 
     async def _withdraw(self, relay_id: int) -> None:

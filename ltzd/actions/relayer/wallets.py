@@ -47,7 +47,7 @@ class RelayWallets:
         """
         served = [each for each in await self._served.get() if not each.is_draining]
         if not served:
-            raise Unavailable("No relay wallet is being served")
+            raise Unavailable("No process serves a relay wallet")
         return min(served, key=lambda each: each.is_paused).wallet
 
     async def _read(self) -> list[ServedWallet]:

@@ -54,7 +54,7 @@ async def _tag(
     head, _ = await node.head_and_final()
     if head.hash != block_hash:
         raise NodeUnavailable(
-            f"it does not tell the state of block {number}: it is behind, or keeps only newer ones"
+            f"it has no state of block {number}: it is behind, or keeps only newer states"
         )
     return "latest"
 

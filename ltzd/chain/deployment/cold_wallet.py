@@ -96,7 +96,7 @@ class ColdWallet:
         if await self._node.nonce(wallet, "pending") > mined:
             raise Refused(
                 f"A transaction of {checksummed(wallet)} with nonce {mined} is not mined yet, so "
-                "nothing was sent; see what becomes of it before you repeat the command."
+                "nothing was sent; wait for its outcome before you repeat the command."
             )
         return mined
 
@@ -151,7 +151,7 @@ class ColdWallet:
                     f"Another transaction of {wallet} was mined meanwhile, so this one was not "
                     "sent; look at that one before you repeat the command."
                 )
-        raise Misconfigured(f"The node does not take the transaction: {text}")
+        raise Misconfigured(f"The node refuses the transaction: {text}")
 
     async def _wait_until_mined(self, transaction: Hash32) -> ConfirmedTransaction:
         deadline, pause = self._deadline(), _POLL_SECONDS

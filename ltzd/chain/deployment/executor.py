@@ -120,7 +120,7 @@ class DeploymentExecutor:
             seen = await self._read(deployment) if has_receipts else None
             view = seen or await self._read_settled(deployment)
         raise NodeUnavailable(
-            "The node takes transactions but does not show what they did; try again later."
+            "The node accepts transactions but does not show their effects; try again later."
         )
 
     async def preview(self, before: Deployment) -> list[str]:
@@ -316,7 +316,7 @@ class DeploymentExecutor:
                 "send it some, then run this again."
             )
         if outcome in _REFUSALS:
-            raise Misconfigured(f"The node does not take the transaction: {text}")
+            raise Misconfigured(f"The node refuses the transaction: {text}")
 
     async def _wait_until_mined(self, sent: Sequence[tuple[Hash32, Step]], next_nonce: int) -> bool:
         """Waits for all receipts; returns False if the nonces are used without them.

@@ -148,7 +148,7 @@ def _faults_of(terms: DeploymentTerms) -> Iterator[str]:
             kind = "minter" if account == terms.minter else "relayer"
             yield (
                 f"{checksummed(account)} cannot be {kind} and {cold[account]}: "
-                "a key that is on a server holds no other role."
+                "a key on a server must have no other role."
             )
     if terms.minter in terms.relayers:
         yield "The mint wallet and the relay wallet must be two: one stolen key must not be both."
@@ -294,7 +294,7 @@ def faults_on_chain(terms: DeploymentTerms, states: Mapping[str, RoleState]) -> 
 def _faults_on_chain(terms: DeploymentTerms, contract: str, states: RoleState) -> Iterator[str]:
     for grant in forbidden_grants(terms, contract):
         if grant in states.granted:
-            yield f"{grant} must be revoked: a key that is on a server holds no other role."
+            yield f"{grant} must be revoked: a key on a server must have no other role."
     if states.admin not in {terms.deployer, terms.heir}:
         yield f"{contract}: its admin is {checksummed(states.admin)}."
     if states.admin_delay_seconds != terms.admin_delay_seconds:

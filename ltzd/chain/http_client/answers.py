@@ -148,6 +148,6 @@ class _Decompressor(Protocol):
 def _decompressor_of(encoding: bytes, first: bytes) -> _Decompressor:
     """Return the decompressor of a body that begins with `first`. Raises ValueError."""
     if encoding not in {b"gzip", b"x-gzip", b"deflate"}:
-        raise ValueError("the node's answer has an encoding that was not asked for")
+        raise ValueError("the node's answer has an encoding that the request does not allow")
     is_bare = encoding == b"deflate" and first[0] & 0x0F != zlib.DEFLATED
     return zlib.decompressobj(-zlib.MAX_WBITS if is_bare else _ANY_HEADER)

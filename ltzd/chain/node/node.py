@@ -775,7 +775,7 @@ def _log_list(answer: Any, blocks: range | None = None) -> list[dict[str, Any]]:
             quantity(text, LARGEST_COUNT) for text in {each["blockNumber"] for each in answer}
         }
         if blocks is not None and not all(number in blocks for number in numbers):
-            raise ValueError("the log is of a block that was not asked for")
+            raise ValueError("the log is of another block than the requested ones")
         for address in {each["address"] for each in answer}:
             address_of(address)
         if not all(map(_has_texts, answer)):

@@ -95,4 +95,4 @@ async def answered_in_time(other: Node, answer: Awaitable[Answer], seconds: floa
         if not deadline.expired():
             raise
         other.report_silence()
-        raise NodeUnavailable("The node gives no second opinion in time", kind="timeout") from error
+        raise NodeUnavailable("The node did not confirm in time", kind="timeout") from error

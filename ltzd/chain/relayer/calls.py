@@ -245,12 +245,12 @@ def _split_permit(contract: str, request: RelayRequest) -> tuple[SignedPermit | 
     others = [call for call in calls if call.row.role is not CallRole.PERMIT]
     if len(permits) > 1 or len(others) > 1 or calls != permits + others:
         raise ValidationFailed(
-            "A multicall holds one call, or one permit and the call behind it",
+            "A multicall must hold one call, or one permit followed by one call",
             contract=contract,
             functions=[call.row.function for call in calls],
         )
     if permits and request.permit is not None:
-        raise ValidationFailed("There is a permit in the data and in metadata.permit: two permits")
+        raise ValidationFailed("Both the data and metadata.permit hold a permit: send one")
     permit = permit_in(permits[0], request.to) if permits else request.permit
     return permit, (others or permits)[0]
 
@@ -278,12 +278,14 @@ def _check_permit(relay: DecodedRelay) -> None:
     elif relay.request.permit is None:
         check_spender(permit, relay.contracts.spenders())
     else:
-        raise ValidationFailed("On LTZ metadata.permit serves transferFrom alone")
+        raise ValidationFailed("On LTZ metadata.permit is allowed only with transferFrom")
 
 
 def _check_limits(request: RelayRequest) -> None:
     if request.value != 0:
-        raise ValidationFailed("A relayed call carries no native value", value=str(request.value))
+        raise ValidationFailed(
+            "A relayed call must not carry native value", value=str(request.value)
+        )
     check_gas_limit(request.data, request.gas_limit)
 
 

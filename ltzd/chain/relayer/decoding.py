@@ -60,7 +60,7 @@ def calls_in(contract: str, data: bytes) -> list[DecodedCall]:
     inner = _multicall_in(contract, data)
     if len(inner) not in {1, 2}:
         raise ValidationFailed(
-            "A multicall holds one call, or one permit and the call behind it",
+            "A multicall must hold one call, or one permit followed by one call",
             contract=contract,
             calls=len(inner),
         )

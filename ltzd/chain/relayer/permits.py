@@ -37,7 +37,7 @@ def check_owner(permit: SignedPermit, user: Address) -> None:
 def check_spender(permit: SignedPermit, allowed: Sequence[Address]) -> None:
     if permit.spender not in allowed:
         raise ValidationFailed(
-            "This spender may not be permitted here",
+            "The permit's spender is not allowed here",
             spender=checksummed(permit.spender),
             allowed=[checksummed(address) for address in allowed],
         )
@@ -47,7 +47,7 @@ def check_spent_whole(permit: SignedPermit, call: DecodedCall) -> None:
     """Requires that no allowance to the operator's wallet outlives the transaction."""
     if permit.value != call.arguments["value"]:
         raise ValidationFailed(
-            "The permit's value must be what transferFrom moves",
+            "The permit's value must equal the value of transferFrom",
             permitted=str(permit.value),
             moved=str(call.arguments["value"]),
         )

@@ -184,7 +184,7 @@ def _sentences(report: IndexReport) -> list[str]:
     if report.stopped is not None:
         lines.append(f"The index is stopped: {report.stopped}")
     elif report.was_stopped:
-        lines.append("The index was stopped, and goes on now.")
+        lines.append("The index was stopped, and continues now.")
     elif not report.mends and not report.is_clean:
         lines.append("Run: ltzd index repair")
     return lines

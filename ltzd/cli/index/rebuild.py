@@ -35,7 +35,7 @@ def rebuild(target: Target, from_block: int, *, waits: bool, as_json: bool) -> i
         try:
             return asyncio.run(_rebuild(target, from_block, waits=waits, as_json=as_json))
         except KeyboardInterrupt:
-            print_message("The rebuild goes on without this command: see `ltzd status`.")
+            print_message("The rebuild continues without this command: see `ltzd status`.")
             return 130
 
 

@@ -120,5 +120,6 @@ def _named_address(file: Path, text: str) -> Address:
         return address_of("0x" + str(name).removeprefix("0x"))
     except (ValueError, KeyError, TypeError):
         raise Misconfigured(
-            f"The keystore {file} names no address; --password-file tells it by the key."
+            f"The keystore {file} names no address; with --password-file the command derives "
+            "the address from the key."
         ) from None

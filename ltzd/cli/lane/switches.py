@@ -177,8 +177,8 @@ def _sentences(each: Switched, reason: str | None) -> Iterator[str]:
 
 _CONSEQUENCES = {
     "mint": "Rewards are accepted and queued; other mint lanes, if there are any, go on minting.",
-    "relay": "Other relay lanes go on; without any, /relay answers 503 after a minute and takes "
-    "the relay back.",
+    "relay": "Other relay lanes continue; without any, /relay answers 503 after a minute and "
+    "withdraws the relay.",
     "treasury": "No wallet is filled meanwhile.",
 }
 

@@ -168,7 +168,7 @@ def _remarks(lanes: Sequence[LaneView], wallets: dict[Address, OnChain]) -> Iter
         if lane.holder is None and lane.state is not WalletState.RETIRED:
             yield (
                 f"{name} is served by no process: none runs, or the lane is stopped, and "
-                "`ltzd status` tells why."
+                "`ltzd status` says why."
             )
         on_chain = wallets.get(lane.wallet)
         known = lane.next_nonce

@@ -111,7 +111,7 @@ def _lane_lines(lane: WalletComparison) -> Iterator[str]:
             f"  The lane waits for nonce {record.resumed_nonce - 1}, which no node has any more."
         )
     if lane.has_taken_references:
-        yield "  LTZ has used references that this lane would still give out."
+        yield "  LTZ has used references that this lane would still assign."
     if lane.obstacle is not None:
         yield f"  {lane.obstacle}"
         yield "  `ltzd restore apply` leaves this lane as it is; the other lanes continue."

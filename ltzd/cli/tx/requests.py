@@ -261,12 +261,12 @@ def _still_open(answer: Answer, request: Request) -> str:
     if request.leaves:
         return (
             f"{serves}. The request stays: the lane does it as soon as it is served, and "
-            f"`ltzd tx show {answer.view.summary.id}` tells. To withdraw it, give the command "
-            "again without --leave."
+            f"`ltzd tx show {answer.view.summary.id}` shows the outcome. To withdraw it, give the "
+            "command again without --leave."
         )
     return (
         f"{serves}, and a process holds the request at this moment: "
-        f"`ltzd tx show {answer.view.summary.id}` tells what becomes of it. {_lapse(answer)}"
+        f"`ltzd tx show {answer.view.summary.id}` shows its outcome. {_lapse(answer)}"
     )
 
 
@@ -284,7 +284,7 @@ def _who_serves(lane: LaneView | None) -> str:
 
 
 _REASONS = {
-    RequestOutcome.MINED: "it was mined meanwhile, or its nonce is used. `ltzd tx show` tells.",
+    RequestOutcome.MINED: "it was mined meanwhile, or its nonce is used: see `ltzd tx show`.",
     RequestOutcome.CANCELLED: "a self-transfer with its nonce is on its way already. "
     "`ltzd tx speed-up` raises that one's fees.",
     RequestOutcome.FEES: "a tenth more than its newest attempt, or today's price, is above the cap "

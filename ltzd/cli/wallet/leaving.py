@@ -64,7 +64,7 @@ async def _drain(target: Target, wallet: str, reason: str | None, *, as_json: bo
     if after.in_flight:
         print_message(
             f"{after.in_flight} of its transactions are not final yet; the lane follows them, and "
-            "replaces those that are stuck. `ltzd wallet show` tells when it is drained."
+            "replaces those that are stuck. `ltzd wallet show` shows when it is drained."
         )
     else:
         print_message(f"It has no open transaction: `ltzd wallet retire {name}` ends it for good.")
@@ -123,7 +123,7 @@ async def _retire(
             if count and cause is None:
                 raise Misconfigured(
                     f"{name} has {count} transactions that are not final: retire it when it is "
-                    f"drained, which `ltzd wallet show {name}` tells. If its key is gone, give "
+                    f"drained, as `ltzd wallet show {name}` reports. If its key is gone, give "
                     "--lost or --stolen. Nothing changed."
                 )
         after = await find_work(connection, wallet)
@@ -160,7 +160,7 @@ def _fate_of_key(name: str, balance_wei: int | None) -> str:
     match balance_wei:
         case None:
             return (
-                f"Everything that {name} signed is final. No node tells its balance: look at it, "
+                f"Everything that {name} signed is final. No node shows its balance: check it, "
                 "and move its coin before its key is destroyed."
             )
         case 0:
@@ -180,7 +180,7 @@ def _consequences(work: WalletWork, cause: str | None, balance_wei: int | None) 
         sentences.append(
             f"{work.in_flight} of its transactions are not final: a lane without the key publishes "
             "them again and watches them, and queues again what is proven to be never mined. "
-            "`ltzd wallet show` tells how many are left."
+            "`ltzd wallet show` shows how many are left."
         )
     elif cause is None:
         sentences.append(_fate_of_key(checksummed(work.row.wallet), balance_wei))

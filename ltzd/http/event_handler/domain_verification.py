@@ -47,7 +47,7 @@ def _registrable(domain: str) -> str:
 
 class VerifyDnsBody(RequestModel):
     domain: Annotated[Domain, AfterValidator(_registrable)] = Field(
-        description=f"The record stands at {LABEL}. and this name; subdomains do not inherit it"
+        description=f"The record is at {LABEL}. and this name; subdomains do not inherit it"
     )
 
 

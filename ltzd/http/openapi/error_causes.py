@@ -180,7 +180,10 @@ ERROR_CAUSES: Mapping[type[LtzdError], ErrorCause] = {
     NoChargesRemaining: ErrorCause(
         "the token has too few charges left",
         NoChargesRemaining(
-            "The token has not enough charges left", tokenId="1", chargesRemaining=0, requested=1
+            "The token does not have enough charges left",
+            tokenId="1",
+            chargesRemaining=0,
+            requested=1,
         ),
     ),
     IdempotencyKeyReused: ErrorCause(

@@ -91,7 +91,7 @@ _READ_EXAMPLES: dict[str, LtzdError] = {
     "wrong signature": SignatureRefused("The request is not signed by this brand"),
     "used nonce": SignatureRefused("X-LTZ-Nonce has been used"),
     "another brand's collection": ValidationFailed(
-        "The collection is another brand's", collectionId=_COLLECTION
+        "The collection belongs to another brand", collectionId=_COLLECTION
     ),
     "too many unsigned requests": too_many_requests(PER_CLIENT.relayer, 42),
 }

@@ -131,7 +131,7 @@ async def check_references(
     if not compared.is_confirmed:
         raise NodeUnavailable("No other node confirms the used references of LTZ")
     raise Stopped(
-        f"LTZ has minted reference {unknown}, which the database has not given out: the "
+        f"LTZ has minted reference {unknown}, which the database has not assigned: the "
         "database is an old copy, or another database mints. `ltzd restore check` compares "
         "the two and says what to do"
     )

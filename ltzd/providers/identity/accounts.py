@@ -145,7 +145,7 @@ def email_query(email: str) -> UserQuery:
         "address",
         ("email/address", {"address": email}),
         InvalidFields(["userEmail: the identity provider refuses this address"]),
-        MalformedAnswerError("the user does not have the e-mail address asked for"),
+        MalformedAnswerError("the user does not have the requested e-mail address"),
     )
 
 

@@ -54,7 +54,7 @@ def rows_in(response: HttpResponse, subject: str) -> list[object]:
     user = object_in(response)
     accounts = user.get("linked_accounts")
     if user.get("id") != subject:
-        raise MalformedAnswerError("the user is not the one asked for")
+        raise MalformedAnswerError("the answer is about another user")
     if not isinstance(accounts, list):
         raise MalformedAnswerError("the user has no list of linked accounts")
     return accounts

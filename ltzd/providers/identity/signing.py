@@ -142,7 +142,7 @@ def _signing_refusal(response: HttpResponse, wallet: Address) -> IdentityUnavail
         status=response.status,
         code=error_code_in(response),
     )
-    return IdentityUnavailable("The identity provider does not let us sign for the wallet")
+    return IdentityUnavailable("The identity provider does not allow ltzd to sign for the wallet")
 
 
 def _signature_in(response: HttpResponse, digest: bytes, wallet: Address) -> bytes:

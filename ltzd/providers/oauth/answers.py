@@ -139,7 +139,7 @@ def text_in(row: Mapping[str, object], field: str) -> str:
 def check_same(expected: object, actual: object) -> None:
     """Raises AccountLookupUnavailable if the answer is about another account."""
     if actual != expected or type(actual) is not type(expected):
-        raise AccountLookupUnavailable("the account is not the one asked for")
+        raise AccountLookupUnavailable("the answer is about another account")
 
 
 def _seconds_after(text: str | None, now: datetime) -> float | None:

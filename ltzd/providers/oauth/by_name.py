@@ -67,7 +67,7 @@ def instagram_verdict(response: HttpResponse, username: str) -> AccountVerificat
     if response.status == 200:
         name = required_name(nested_object(response, "business_discovery"), "username")
         if not is_same_username("instagram", name, username):
-            raise AccountLookupUnavailable("the account is not the one asked for")
+            raise AccountLookupUnavailable("the answer is about another account")
         return AccountVerification("exists", name)
     error = nested_object(response, "error")
     code = number_in(error, "code")

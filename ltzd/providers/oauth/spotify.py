@@ -61,7 +61,7 @@ def spotify_verdict(
 def _user(user: dict[str, object], user_id: str) -> AccountVerification:
     spotify_id = user.get("id")
     if not isinstance(spotify_id, str) or spotify_id.lower() != user_id.lower():
-        raise AccountLookupUnavailable("the account is not the one asked for")
+        raise AccountLookupUnavailable("the answer is about another account")
     if user.get("type") != "user":
         raise AccountLookupUnavailable("the account is no user's")
     if spotify_id != user_id:

@@ -28,7 +28,7 @@ from ltzd.providers.outbound.retries import RetryPolicy, TransientFailure, with_
 _WELL_KNOWN = "/.well-known/openid-configuration"
 # The largest of real documents has some twenty kilobytes.
 _MAX_BODY_BYTES = 1 << 18
-_MESSAGE = "The token issuer cannot be asked for its keys"
+_MESSAGE = "The token issuer's keys cannot be read"
 
 _log = structlog.get_logger(__name__)
 

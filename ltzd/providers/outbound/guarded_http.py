@@ -175,7 +175,9 @@ class GuardedHttpClient(AsyncCloseable):
             if 300 <= response.status < 400:
                 raise RequestFailed(f"status {response.status}: redirects are not followed")
             if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-                raise RequestFailed("the body is compressed, though we asked for a plain one")
+                raise RequestFailed(
+                    "the body is compressed, although the request allows no compression"
+                )
             body_read = await self._http.read_body(response)
             return HttpResponse(response.status, response.headers, body_read)
 

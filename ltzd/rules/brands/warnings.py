@@ -47,7 +47,7 @@ def _purchases(brand: Brand) -> Iterator[str]:
     if missing:
         lines = " and ".join(f"`{name}`" for name in missing)
         yield (
-            "Anybody can send a `purchase` of up to 1,000,000 dollars: no signature is asked for. "
+            "Anybody can send a `purchase` of up to 1,000,000 dollars: no signature is required. "
             f"Set {lines} in [brand]."
         )
 
@@ -62,7 +62,7 @@ def _endless(brand: Brand) -> Iterator[str]:
     ]
     if types:
         yield (
-            "Nothing bounds what invented users may earn with "
+            "Nothing limits what invented users may earn with "
             f"{', '.join(types)}: LTZ can be spent at every brand. Set `daily_mint_budget` in "
             "[brand], or `max_total_claims` for each of these types."
         )

@@ -72,7 +72,7 @@ def judge_second_look(
         return warning(
             "clock",
             f"The newest block of the node {node} is {second.age:.0f} s old and no newer one came: "
-            f"the chain or the node stands still, or this machine's clock is ahead; {_MEND}.",
+            f"the chain or the node has stopped, or this machine's clock is ahead; {_MEND}.",
         )
     if grown > _CATCHES_UP_FACTOR * expected + 2:
         return warning(

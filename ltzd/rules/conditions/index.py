@@ -56,14 +56,14 @@ def _holder(facts: ClusterFacts, chain: ChainFacts) -> str:
     holder = facts.lease_holders.get(f"indexer/{chain.chain_id}")
     if holder is None:
         return "no process follows the chain"
-    return f"process {holder} follows the chain; its nodes or its log tell why"
+    return f"process {holder} follows the chain; its nodes or its log say why"
 
 
 def _background_work(facts: ClusterFacts) -> Iterator[Condition]:
     if facts.rebuild is not None:
         yield Condition(
             ConditionKind.INDEX_REBUILDS,
-            f"A rebuild of the index is open ({facts.rebuild}); `ltzd index rebuild` tells more",
+            f"A rebuild of the index is open ({facts.rebuild}); `ltzd index rebuild` says more",
         )
         if facts.rebuild_error is not None:
             yield Condition(
@@ -80,7 +80,7 @@ def _background_work(facts: ClusterFacts) -> Iterator[Condition]:
         yield Condition(
             ConditionKind.CONVERSION_FAILS,
             f"The background migration `{migration}` has failed with PostgreSQL's error {error}, "
-            "and is tried again every minute: the runbook says what each error needs",
+            "and is tried again every minute: the runbook says what to do for each error",
             migration,
         )
 

@@ -25,7 +25,7 @@ PAUSE_SENTENCES = {
     "would_revert": "LTZ would refuse all queued rewards: look at their errors in the log",
     "node": "no node answers",
     "refused": "nodes refuse its transactions for good: `ltzd tx list` shows them",
-    "publication": "nodes neither take its transactions nor refuse them for good",
+    "publication": "nodes neither accept its transactions nor refuse them for good",
     "receipts": "nodes disagree about the receipts of its transactions",
     "block_gas_limit": "a block of this chain holds less gas than its next transaction needs",
     "block_gas_unconfirmed": "one node says that blocks hold less gas than its work needs, and no "

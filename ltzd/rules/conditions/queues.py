@@ -13,7 +13,7 @@ def judge_queues(queues: QueueFacts, policy: ConditionPolicy) -> Iterator[Condit
         yield Condition(
             ConditionKind.REWARDS_OVERDUE,
             f"The oldest queued reward has waited for {queues.reward_seconds:.0f} s: a condition "
-            "of the mint lanes tells why, or `ltzd lane list`",
+            "of the mint lanes says why, or `ltzd lane list`",
         )
     if queues.rewards_above_limit:
         yield Condition(
@@ -25,7 +25,7 @@ def judge_queues(queues: QueueFacts, policy: ConditionPolicy) -> Iterator[Condit
         yield Condition(
             ConditionKind.RELAYS_OVERDUE,
             f"The oldest queued relay has waited for {queues.relay_seconds:.0f} s: a condition of "
-            "the relay lanes tells why, or `ltzd lane list`",
+            "the relay lanes says why, or `ltzd lane list`",
         )
     if queues.webhook_seconds is not None and queues.webhook_seconds > policy.webhook_seconds:
         yield Condition(

@@ -93,7 +93,9 @@ def check_gas_limit(data: bytes, wanted: int | None) -> int:
     least = min_gas_limit(data)
     if wanted is not None and wanted > MAX_GAS_LIMIT:
         raise ValidationFailed(
-            "The gas limit is above what is relayed", gasLimit=wanted, maxGasLimit=MAX_GAS_LIMIT
+            "The gas limit is above the maximum of a relayed call",
+            gasLimit=wanted,
+            maxGasLimit=MAX_GAS_LIMIT,
         )
     if wanted is not None and wanted < least:
         raise ValidationFailed(

@@ -159,7 +159,7 @@ async def test_calls_sent_together_keep_their_order(contracts: Contracts) -> Non
     [
         (PublishOutcome.UNAFFORDABLE, Misconfigured, "cannot pay for the gas, so nothing was sent"),
         (PublishOutcome.NONCE_TOO_LOW, Refused, "was mined meanwhile, so this one was not sent"),
-        (PublishOutcome.REFUSED, Misconfigured, "does not take the transaction: no"),
+        (PublishOutcome.REFUSED, Misconfigured, "refuses the transaction: no"),
     ],
 )
 async def test_a_nodes_refusal_is_reported_with_its_reason(

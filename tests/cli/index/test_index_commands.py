@@ -101,7 +101,7 @@ async def test_a_repair_mends_and_lets_a_stopped_index_go_on(index: Index) -> No
 
     assert outcome.code == 0, outcome.err
     assert "1 fact was corrected." in outcome.err
-    assert "The index was stopped, and goes on now." in outcome.err
+    assert "The index was stopped, and continues now." in outcome.err
     assert await value(index.pool, "SELECT amount FROM balances") == 5
     assert await value(index.pool, "SELECT stopped_reason FROM chains") is None
 

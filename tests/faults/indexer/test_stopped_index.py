@@ -39,7 +39,7 @@ async def test_a_stopped_index_leaves_http_alive_until_a_repair_clears_it(
 
         repaired = await ltzd("index", "repair", "--data-dir", instance.data_dir)
         assert repaired.code == 0, repaired.err
-        assert "The index was stopped, and goes on now." in repaired.err
+        assert "The index was stopped, and continues now." in repaired.err
         await instance.minted(answer.event_id)
         assert await balance(instance, user.wallet) == 93 * LTZ
         async with instance.http.get(url) as ready:

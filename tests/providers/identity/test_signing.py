@@ -161,7 +161,7 @@ async def test_a_lasting_fault_is_told_within_the_deadline(provider: Provider) -
 
 
 async def refused(client: IdentityClient, wallet: Address) -> None:
-    with pytest.raises(IdentityUnavailable, match="does not let us sign"):
+    with pytest.raises(IdentityUnavailable, match="does not allow ltzd to sign"):
         await client.sign_typed_data(wallet, PERMIT)
 
 
@@ -339,7 +339,7 @@ async def test_a_refusal_is_unavailable_and_not_repeated(provider: Provider, sta
             await client.sign_typed_data(WALLET, PERMIT)
 
     assert signing_requests == 1
-    assert ("does not let us sign" in failure.value.message) == (status in {401, 403})
+    assert ("does not allow ltzd to sign" in failure.value.message) == (status in {401, 403})
 
 
 async def test_what_is_no_typed_data_reaches_nobody(
