@@ -163,7 +163,7 @@ def _clock(daemon: Daemon) -> Iterable[Condition]:
             ConditionKind.CLOCK_DIFFERS,
             f"The clock of {daemon.process.host} is {abs(offset):.0f} s "
             f"{'ahead of' if offset > 0 else 'behind'} the database's, so that signatures and "
-            "tokens are judged wrongly: set it by NTP",
+            "tokens may be accepted or refused wrongly: set it by NTP",
             daemon.process.host,
         )
 

@@ -86,7 +86,7 @@ class WalletComparison:
             return (
                 f"Transactions of {checksummed(self.wallet)} with the nonces {nonces} wait in a "
                 f"node's pool for nonce {self.nonce}, which neither a node nor this database has. "
-                "What the lane would sign next would release them. Wait until the nodes have "
+                "The next transaction of the lane would release them. Wait until the nodes have "
                 "dropped them, or publish the missing ones. If somebody else has the wallet's key, "
                 f"retire it: `ltzd wallet retire {checksummed(self.wallet)} --stolen`."
             )
@@ -95,7 +95,7 @@ class WalletComparison:
                 f"The lane of {checksummed(self.wallet)} is at nonce {self.record.next_nonce}, and "
                 f"the nodes that answer know only those below {self.nonce}. These nodes of the "
                 f"settings did not answer, and may know later ones: {', '.join(self.silent)}. "
-                "Repeat the command when all of them answer, or take a node that is gone out of "
+                "Repeat the command when all of them answer, or remove a node that is gone from "
                 "the settings."
             )
         return None
@@ -334,6 +334,8 @@ async def adopt(
         elif not await restore.create_lane(
             connection, chain.chain_id, lane.wallet, kind, lane.nonce
         ):
-            raise LaneLost("The wallet has got a lane meanwhile: nothing changed")
+            raise LaneLost(
+                "Another command or process has given the wallet a lane meanwhile: nothing changed"
+            )
         await notify(connection, WALLETS)
     return seq if has_raised else None

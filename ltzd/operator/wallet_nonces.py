@@ -59,7 +59,7 @@ async def _first_nonce(node: Node, wallet: Address, kind: str, *, adopts: bool) 
         pending = f", and {waiting} more wait in a node's pool" if waiting else ""
         raise Stopped(
             f"The database does not know the {kind} wallet {checksummed(wallet)}, which has used "
-            f"{used} nonces on chain{pending}: this is another database than the wallet's, or "
+            f"{used} nonces on chain{pending}: the wallet belongs to another database, or "
             "something else signs with its key. If nothing else uses the wallet, run `ltzd lane "
             f"adopt {checksummed(wallet)}`; if this database should know it, run `ltzd restore "
             "check`"

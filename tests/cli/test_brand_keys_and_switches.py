@@ -127,7 +127,7 @@ async def test_another_master_key_than_the_daemons_seals_no_new_key(
     )
 
     assert (done.code, done.out) == (1, "")
-    assert "does not open what this database holds" in done.err
+    assert "does not decrypt this database's rows" in done.err
     assert "--master-key-lost" in done.err
     (only,) = await brand_keys.secrets_of(db, DEMO.address, key, sealer)
     assert only.text == getattr(keys, key)

@@ -260,7 +260,7 @@ async def test_a_speed_up_that_is_repeated_at_once_is_not_done_twice(tx: Transac
         first, second = await tx("speed-up", id_, "--json"), await tx("speed-up", id_, "--json")
     assert (first.json["isNew"], second.json["isNew"]) == (True, False)
     assert first.json["request"]["id"] == second.json["request"]["id"]
-    assert "this was asked before, and done at" in second.err
+    assert "the same request was carried out before, at" in second.err
     assert await tx.attempts() == 2
 
 

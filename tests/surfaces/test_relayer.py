@@ -296,7 +296,7 @@ async def test_another_users_relay_is_not_there(surface: RunningSurfaces) -> Non
             identity_exhausted(3_600),
             429,
             {
-                "error": "The operator pays no more gas for this user today",
+                "error": "The gas budget of this user is spent for today",
                 "code": "RATE_LIMIT_EXCEEDED",
                 "details": {
                     "limit": 35,

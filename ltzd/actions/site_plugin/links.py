@@ -200,8 +200,7 @@ async def _refuse_too_many(connection: Connection, subject: str) -> None:
     seconds = max(1, int((codes.first_end - codes.now).total_seconds()) + 1)
     raise RateLimited(
         "Too many open codes",
-        message=f"You have {codes.number} codes that nobody has used; try again in {seconds} "
-        "seconds",
+        message=f"You have {codes.number} unused codes; try again in {seconds} seconds",
         limit=rules.MOST_OPEN_CODES,
         retryAfterSeconds=seconds,
     )

@@ -149,5 +149,5 @@ async def _cancel(target: Target, *, as_json: bool) -> int:
         elif rebuild is None:
             print_message("No rebuild is open.")
         else:
-            print_message(f"The rebuild cannot be cancelled any more: {rebuild.state}.")
+            print_message(f"The rebuild can no longer be cancelled: {rebuild.state}.")
     return 0 if has_cancelled else 1

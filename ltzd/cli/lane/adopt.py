@@ -127,4 +127,4 @@ def _lines(done: dict[str, Any]) -> Iterator[str]:
         "that moment, and ten seconds have passed; nothing needs a restart."
     )
     if done["kind"] == "mint":
-        yield "If rewards are left over whose references are taken: ltzd restore check."
+        yield "If rewards remain whose references are used, run `ltzd restore check`."

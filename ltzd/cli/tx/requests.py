@@ -185,7 +185,7 @@ def _sentences(answer: Answer, request: Request) -> Iterator[str]:
         return
     if not answer.is_new:
         yield (
-            f"{name_of(tx)}: this was asked before, and done at "
+            f"{name_of(tx)}: the same request was carried out before, at "
             f"{iso(answer.request.handled_at or answer.request.requested_at)}."
         )
     attempt = next(each for each in answer.view.attempts if each.hash == answer.request.attempt)

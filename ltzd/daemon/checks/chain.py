@@ -61,7 +61,7 @@ async def examine(
                 if chain_id not in DEV_CHAIN_IDS:
                     findings.append(await _clock(node, name, policy))
         except (TimeoutError, NodeUnavailable):
-            sentence = f"The node {name} stopped to answer, so that some checks were left out."
+            sentence = f"The node {name} stopped answering, so some checks were left out."
             findings.append(warning("node", sentence))
     return findings
 

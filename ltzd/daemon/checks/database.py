@@ -139,7 +139,7 @@ def _master_key(sealed_with: set[str], sealer: Sealer) -> Finding:
     if foreign:
         return fault(
             "master_key",
-            f"master_key_file does not open what this database holds, which was sealed with master "
+            f"master_key_file does not decrypt this database's rows, which were sealed with master "
             f"key {', '.join(foreign)} (this file's is {sealer.key_id}): give the file of that "
             "key, or add its file to old_master_key_files.",
         )
@@ -149,4 +149,4 @@ def _master_key(sealed_with: set[str], sealer: Sealer) -> Finding:
             "Some rows are sealed with an old master key: run `ltzd wallets rotate-master-key` "
             "before you take its file out of old_master_key_files.",
         )
-    return ok("master_key", "The master key opens what the database holds.")
+    return ok("master_key", "The master key decrypts the rows of the database.")

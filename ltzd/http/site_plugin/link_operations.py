@@ -68,7 +68,7 @@ OPERATIONS = (
             "no such site": NotFound("No brand has a site at this host"),
             "too many open codes": RateLimited(
                 "Too many open codes",
-                message="You have 5 codes that nobody has used; try again in 300 seconds",
+                message="You have 5 unused codes; try again in 300 seconds",
                 limit=5,
                 retryAfterSeconds=300,
             ),

@@ -77,7 +77,7 @@ def on_backups(
         return warning(
             "backups",
             "PostgreSQL's last archive_command has failed, so that the backup grows old and the "
-            "disk fills with WAL: look into PostgreSQL's log, and mend the command.",
+            "disk fills with WAL: look into PostgreSQL's log, and correct the command.",
         )
     if archives and seconds_since_archived is None:
         return warning(

@@ -21,7 +21,7 @@ PAUSE_SENTENCES = {
     "mint_limit": "the wallet's mint limit on chain is spent or zero: it refills with time, and "
     "`ltzd wallet grant` raises it",
     "signer": "the signer of its key does not answer",
-    "by_hand": "a person has paused it; `ltzd lane resume` ends that",
+    "by_hand": "a person has paused it; `ltzd lane resume` ends the pause",
     "would_revert": "LTZ would refuse all queued rewards: look at their errors in the log",
     "node": "no node answers",
     "refused": "nodes refuse its transactions for good: `ltzd tx list` shows them",
@@ -109,7 +109,7 @@ def judge_wallets(
         if any(wallet.holder is not None for wallet in wallets):
             continue
         known = ", ".join(checksummed(wallet.wallet) for wallet in wallets[:3])
-        cause = f"none of its wallets ({known}) is held" if wallets else "no wallet has this kind"
+        cause = f"no process holds its wallets ({known})" if wallets else "no wallet has this kind"
         yield Condition(
             ConditionKind.LANE_UNHELD,
             f"No process holds a {kind} lane, so {consequence}: {cause}",

@@ -88,7 +88,7 @@ def _missing(
         yield Condition(
             ConditionKind.PROCESS_MISSING,
             f"Process {identity.name} ({', '.join(identity.roles)}) has not reported for "
-            f"{process.seen_seconds:.0f} s and has not ended as it should: start it again, or look "
+            f"{process.seen_seconds:.0f} s and has not ended cleanly: start it again, or look "
             "at its log",
             identity.name,
         )

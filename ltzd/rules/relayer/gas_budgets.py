@@ -87,7 +87,7 @@ def is_far_from_spent(budgets: GasBudgets, spent: GasSpent, asked_wei: int) -> b
 
 def identity_exhausted(seconds: int) -> RateLimited:
     return RateLimited(
-        "The operator pays no more gas for this user today",
+        "The gas budget of this user is spent for today",
         limit=RELAYS_AN_HOUR,
         reason=IDENTITY_REASON,
         retryAfterSeconds=seconds,

@@ -178,7 +178,7 @@ CHECKS: Sequence[Check] = (
     ),
     Check(
         "reward_without_event",
-        "rewards for events that are not there",
+        "rewards for events that do not exist",
         ("reward", "event"),
         """
         SELECT r.id::text, count(*) OVER () AS total,
@@ -198,7 +198,7 @@ CHECKS: Sequence[Check] = (
     ),
     Check(
         "closed_events_and_rewards_differ",
-        "brands with events that retention has taken away, whose rewards come to another sum",
+        "brands with events that retention has deleted, whose rewards have another sum",
         ("events", "rewards"),
         f"""
         SELECT '0x' || encode(c.brand_id, 'hex') || ' ' || c.end_id AS id,
@@ -254,7 +254,7 @@ CHECKS: Sequence[Check] = (
     ),
     Check(
         "reward_without_payment",
-        "rewards for payments that are not there",
+        "rewards for payments that do not exist",
         ("reward", "payment"),
         """
         SELECT r.id::text, count(*) OVER () AS total,
@@ -396,7 +396,7 @@ CHECKS: Sequence[Check] = (
     # that is in flight. One without a seq was never minted, one that failed will not be.
     Check(
         "announced_without_mint",
-        "webhooks ltz_distributed delivered for rewards that are not minted, and never taken back",
+        "webhooks ltz_distributed delivered for unminted rewards, without a later ltz_reverted",
         ("webhook", "reward"),
         """
         SELECT w.id::text, count(*) OVER () AS total,
@@ -422,7 +422,7 @@ CHECKS: Sequence[Check] = (
     ),
     Check(
         "mints_and_transfers_differ",
-        "transactions that mint another sum of rewards than of LTZ",
+        "transactions whose minted rewards and created LTZ differ",
         ("mints", "transfers"),
         """
         SELECT '0x' || encode(transaction_hash, 'hex') AS id, count(*) OVER () AS total,
@@ -444,7 +444,7 @@ CHECKS: Sequence[Check] = (
     ),
     Check(
         "balance_and_transfers_differ",
-        "wallets whose balance is not what their transfers come to",
+        "wallets whose balance is not the sum of their transfers",
         ("balance", "transfers"),
         """
         SELECT '0x' || encode(wallet, 'hex') AS id, count(*) OVER () AS total,

@@ -67,7 +67,7 @@ SITE_CHECKS: Sequence[Check] = (
     ),
     Check(
         "reward_without_site_claim",
-        "rewards for check-ins and milestones that are not there",
+        "rewards for check-ins and milestones that do not exist",
         ("reward", "claim"),
         """
         SELECT r.id::text, count(*) OVER () AS total,
@@ -86,7 +86,7 @@ SITE_CHECKS: Sequence[Check] = (
     ),
     Check(
         "earnings_and_rewards_differ",
-        "wallets whose earnings at a brand are not what its minted rewards come to",
+        "wallets whose earnings at a brand are not the sum of its minted rewards",
         ("earnings", "rewards"),
         f"""
         WITH kept AS (
@@ -149,7 +149,7 @@ SITE_CHECKS: Sequence[Check] = (
     ),
     Check(
         "redemption_without_fact",
-        "site redemptions whose code was given out, without the claim or purchase that paid them",
+        "site redemptions whose code was shown, without the claim or purchase that paid them",
         ("redemption", "fact"),
         f"""
         SELECT s.id::text, count(*) OVER () AS total,
@@ -177,8 +177,8 @@ SITE_CHECKS: Sequence[Check] = (
     ),
     Check(
         "redemption_reversed",
-        "site redemptions of the last 30 days whose code was given out and whose payment a "
-        "reorganisation has taken back for good",
+        "site redemptions of the last 30 days whose code was shown and whose payment a "
+        "reorganisation has removed for good",
         ("redemption", "fact"),
         """
         SELECT s.id::text, count(*) OVER () AS total,

@@ -172,7 +172,7 @@ async def _sandbox_services(world: World) -> None:
 
 
 WRONG: dict[str, tuple[Callable[[World], Awaitable[None]], list[str]]] = {
-    "master_key": (_other_master_key, ["master_key_file does not open", "old_master_key_files"]),
+    "master_key": (_other_master_key, ["master_key_file does not decrypt", "old_master_key_files"]),
     "swapped_contracts": (
         _swapped_contracts,
         ["contracts.perk_nft is 0x7272", "which holds PointsSale: give the address of PerkNFT"],
@@ -317,7 +317,7 @@ async def test_a_start_refuses_with_all_faults_at_once_and_changes_nothing(world
     assert done.code == 1
     assert "ltzd: 2 faults:" in done.err
     assert "contracts.ltz is" in done.err
-    assert "master_key_file does not open" in done.err
+    assert "master_key_file does not decrypt" in done.err
     connection = await database.connect(world.database_url, "test")
     try:
         assert await connection.fetchval("SELECT count(*) FROM chains") == 0
@@ -396,7 +396,7 @@ async def test_a_wrong_master_key_seals_no_new_brand(world: World) -> None:
     done = await ltzd("brand", "apply", brand, "--config", world.installation.write())
 
     assert done.code == 1
-    assert "master_key_file does not open" in done.err
+    assert "master_key_file does not decrypt" in done.err
     connection = await database.connect(world.database_url, "test")
     try:
         assert await connection.fetchval("SELECT count(*) FROM brands") == 0
