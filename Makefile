@@ -9,7 +9,7 @@ PYTHON ?=
 export PYTHON
 
 # Most of a test's time is waiting for another process, so there are more workers than cores.
-WORKERS ?= 3
+WORKERS ?= 5
 PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help

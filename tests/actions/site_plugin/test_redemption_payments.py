@@ -24,7 +24,7 @@ from tests.support.waiting import until
 
 async def begun(sites: Sites, member: Member, perk: Perk) -> UUID:
     """An open redemption that no relay wallet has sent; its reference on chain holds its id."""
-    with pytest.raises(Unavailable, match="No relay wallet"):
+    with pytest.raises(Unavailable, match="No process serves a relay wallet"):
         await sites.redeem(member, perk)
     redemption: UUID = await value(
         sites.pool, "SELECT id FROM site_redemptions ORDER BY created_at DESC LIMIT 1"

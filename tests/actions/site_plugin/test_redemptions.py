@@ -179,7 +179,7 @@ async def test_an_unsent_redemption_of_the_members_former_wallet_gives_way_to_on
         await sites.member(100),
         await sites.member(100, given=100),
     )
-    with pytest.raises(Unavailable, match="No relay wallet"):
+    with pytest.raises(Unavailable, match="No process serves a relay wallet"):
         await sites.redeem(ann, perk)
     moved = await given_wallet_of(sites, ann, other)
     async with sites.relaying():
@@ -224,7 +224,7 @@ async def test_a_code_that_is_taken_is_drawn_again(
     drawn = [b"\x01" * 16, b"\x01" * 16, b"\x02" * 16]
     monkeypatch.setattr(module, "token_bytes", lambda _count: drawn.pop(0))
     for member in members:
-        with pytest.raises(Unavailable, match="No relay wallet"):
+        with pytest.raises(Unavailable, match="No process serves a relay wallet"):
             await sites.redeem(member, perk)
     assert len({code for _, code in await sites.rows()}) == 2
     assert not drawn
@@ -271,7 +271,7 @@ async def test_a_redemption_paid_on_chain_is_done_even_if_its_relay_was_deleted(
     sites: Sites,
 ) -> None:
     perk, ann = await sites.collection(30), await sites.member(100)
-    with pytest.raises(Unavailable, match="No relay wallet"):
+    with pytest.raises(Unavailable, match="No process serves a relay wallet"):
         await sites.redeem(ann, perk)
     ((_, code),) = await sites.rows()
     await value(
@@ -317,7 +317,7 @@ async def test_a_redemption_interrupted_by_an_outage_is_finished_by_the_next_req
     sites: Sites,
 ) -> None:
     perk, ann = await sites.collection(30), await sites.member(100)
-    with pytest.raises(Unavailable, match="No relay wallet"):
+    with pytest.raises(Unavailable, match="No process serves a relay wallet"):
         await sites.redeem(ann, perk)
     async with sites.relaying():
         sites.wallets.is_away = True

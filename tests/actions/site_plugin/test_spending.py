@@ -348,7 +348,7 @@ async def test_an_unsent_redemption_fails_once_the_member_may_no_longer_spend(
     perk, ann = await sites.collection(40), await sites.member(100, given=how == "proven" and 100)
     if how != "proven":
         await linked(sites.pool, ann)
-    with pytest.raises(Unavailable, match="No relay wallet"):
+    with pytest.raises(Unavailable, match="No process serves a relay wallet"):
         await sites.redeem(ann, perk)
     assert await sites.states() == ["open"]
     match how:
@@ -370,7 +370,7 @@ async def test_an_open_redemption_is_not_sent_for_a_max_cost_below_its_price(
     sites: Sites,
 ) -> None:
     perk, ann = await sites.collection(40), await sites.member(100)
-    with pytest.raises(Unavailable, match="No relay wallet"):
+    with pytest.raises(Unavailable, match="No process serves a relay wallet"):
         await sites.redeem(ann, perk)
     async with sites.relaying():
         sentence = await refusal_of(sites.redeem(ann, perk, max_cost=39 * LTZ))
@@ -384,7 +384,7 @@ async def test_an_open_redemption_at_a_former_price_makes_way_for_one_at_the_low
     sites: Sites,
 ) -> None:
     perk, ann = await sites.collection(40), await sites.member(100)
-    with pytest.raises(Unavailable, match="No relay wallet"):
+    with pytest.raises(Unavailable, match="No process serves a relay wallet"):
         await sites.redeem(ann, perk)
     update = (perk.collection_id, 30 * LTZ, 0, 0, True)
     await sites.deployed.send(sites.deployed.registrar, "PerkNFT", "updateCollection", *update)

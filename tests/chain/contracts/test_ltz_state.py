@@ -89,7 +89,7 @@ async def test_a_node_without_the_blocks_state_is_reported() -> None:
     for head in (6, 8):
         chain = Chain(head)
         chain.keeps.clear()
-        with pytest.raises(NodeUnavailable, match="does not tell the state of block 7"):
+        with pytest.raises(NodeUnavailable, match="has no state of block 7"):
             await state_of(chain)
 
 

@@ -273,7 +273,7 @@ CASES: Final[dict[str, Cases]] = {
             Case(_payment_events("2xx", "a")),
         ),
     ),
-    "LtzdLogLost": _counter("ltzd_daemon_log_lines_lost_total"),
+    "LtzdLogLost": _stepping("ltzd_daemon_log_lines_lost_total{"),
     "LtzdRequestBroke": _counter('ltzd_http_refusals_total{reason="internal_error"}'),
     "LtzdRedemptionUnpaid": _gauge(
         'ltzd_deliveries_site_redemptions_unpaid{instance="a"} 1\n'
