@@ -161,6 +161,8 @@ class LaneFence:
         async with session(self._context.pool) as connection:
             await restore.set_timeline(connection, self._context.lane, self._timeline)
         log.info("lane.compared", kind=self._context.lane.kind, history=self._timeline)
+        if self._is_proven:
+            return  # The monitor has found a foreign transaction meanwhile.
         self.obstacle = None
         self._on_open()
 

@@ -253,6 +253,31 @@ async def test_after_a_promotion_a_pending_transaction_that_the_database_lost_st
     assert await states(world.observer) == []
 
 
+async def test_a_foreign_use_that_shows_during_the_comparison_keeps_the_lane_closed(
+    world: World,
+) -> None:
+    """The nonce of a stored transaction is used by bytes that the database lacks."""
+    await world.queue()
+    async with world.serving():
+        await world.settled("published")
+    await pretend_promotion(world)
+    world.node.use_nonce(MINTER)
+    await world.queue()
+    async with world.lane(replace(POLICY, pauses=replace(PAUSES, comparing=2.0))) as lane:
+        await until(lambda: true(lane.stopped is not None))
+        assert lane.pause.reason == FOREIGN_USE
+        await until(lambda: is_compared(world))
+        await world.some_polls()
+        assert lane.pause.reason == FOREIGN_USE
+        assert not lane.is_ready
+    assert await next_nonce(world) == 1
+
+
+async def is_compared(world: World) -> bool:
+    """Whether the lane's row names this server again."""
+    return bool(await value(world.observer, "SELECT timeline <> 'another server' FROM lanes"))
+
+
 async def test_a_lost_mint_is_linked_to_its_reward_before_anything_is_signed(
     world: World,
 ) -> None:
