@@ -86,7 +86,9 @@ class ReceiptMonitor:
         self._head: Header | None = None
         self._polled_at = -math.inf
         self._published_at: dict[int, float] = {}
-        self._receipts = ReceiptReader(context.clock, context.policy.pauses.second_opinion)
+        self._receipts = ReceiptReader(
+            context.lane.wallet, context.clock, context.policy.pauses.second_opinion
+        )
         self._settlement = Settlement(context, in_flight, funds, self._receipts)
         self._nonce_uses = NonceUses(context)
         self._outage = Outage("monitor.node_unavailable", "monitor.node_back", context.clock)

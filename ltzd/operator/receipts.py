@@ -5,7 +5,7 @@ second node has it, too. A reorg counts once a second node shows another block a
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from ltzd.chain.node.node import Header, Node, Receipt
@@ -22,7 +22,7 @@ from ltzd.rules.operator.evidence import (
     is_receipt_believed,
 )
 from ltzd.store.operator.transactions import OpenTransaction
-from ltzd.values import Hash32
+from ltzd.values import Address, Hash32
 
 RECEIPT_OF_FOREIGN_BLOCK = "receipt_of_foreign_block"
 """A node shows a receipt in a block that is not its canonical one at that height."""
@@ -42,7 +42,8 @@ class Absence(Enum):
 class ReceiptReader:
     """`patience` is how long, in seconds, other nodes may be behind a receipt's block."""
 
-    def __init__(self, clock: Clock, patience: float) -> None:
+    def __init__(self, wallet: Address, clock: Clock, patience: float) -> None:
+        self._wallet = wallet
         self._clock = clock
         self._patience = patience
         self._unconfirmed: dict[Hash32, float] = {}
@@ -74,7 +75,8 @@ class ReceiptReader:
         hashes = [hash_ for tx in batch for hash_ in tx.hashes]
         shown = [receipt for receipt in await view.node.receipts(hashes) if receipt is not None]
         canonical = await self._canonical(view, shown)
-        believed = await self._believed(view, canonical, final_number)
+        nonces = {hash_: tx.nonce for tx in batch for hash_ in tx.hashes}
+        believed = await self._believed(view, canonical, nonces, final_number)
         shown_hashes = {receipt.transaction_hash for receipt in shown}
         by_hash = {receipt.transaction_hash: receipt for receipt in believed}
         return [
@@ -108,10 +110,14 @@ class ReceiptReader:
         ]
 
     async def _believed(
-        self, view: ChainView, receipts: Sequence[Receipt], final_number: int
+        self,
+        view: ChainView,
+        receipts: Sequence[Receipt],
+        nonces: Mapping[Hash32, int],
+        final_number: int,
     ) -> list[Receipt]:
         asked_at, believed = self._clock(), []
-        opinions = await self._opinions(view.node, receipts)
+        opinions = await self._opinions(view.node, receipts, nonces)
         now = self._clock()
         for receipt, given in zip(receipts, opinions, strict=True):
             since = self._previous.get(receipt.transaction_hash, asked_at)
@@ -121,12 +127,12 @@ class ReceiptReader:
                 believed.append(receipt)
                 continue
             self._unconfirmed[receipt.transaction_hash] = since
-            if given.count(ReceiptOpinion.DIFFERS) >= _OPINIONS:
+            if sum(opinion in _CONTRARY for opinion in given) >= _OPINIONS:
                 view.node.report_contradiction(RECEIPT_DENIED)
         return believed
 
     async def _opinions(
-        self, node: Node, receipts: Sequence[Receipt]
+        self, node: Node, receipts: Sequence[Receipt], nonces: Mapping[Hash32, int]
     ) -> list[list[ReceiptOpinion]]:
         """The opinions of other nodes about each receipt; empty if no other node is usable."""
         opinions: list[list[ReceiptOpinion]] = [[] for _ in receipts]
@@ -141,10 +147,43 @@ class ReceiptReader:
             if not open_:
                 break
             undecided = [receipts[position] for position in open_]
-            answers = await _opinions_of(other, undecided, self._patience)
+            answers = await self._opinions_of(other, undecided, nonces)
             for position, answer in zip(open_, answers, strict=True):
                 opinions[position].append(answer)
         return opinions
+
+    async def _opinions_of(
+        self, other: Node, receipts: Sequence[Receipt], nonces: Mapping[Hash32, int]
+    ) -> list[ReceiptOpinion]:
+        try:
+            theirs, headers, used = await answered_in_time(
+                other, self._testimony(other, receipts), self._patience
+            )
+        except NodeUnavailable:
+            return [ReceiptOpinion.BEHIND] * len(receipts)
+        opinions = []
+        for receipt, own, header in zip(receipts, theirs, headers, strict=True):
+            if own is not None:
+                opinions.append(_comparison(own, receipt))
+            elif header is None:
+                opinions.append(ReceiptOpinion.BEHIND)
+            elif used <= nonces[receipt.transaction_hash]:
+                opinions.append(ReceiptOpinion.REFUTES)
+            else:
+                opinions.append(ReceiptOpinion.DIFFERS)
+        return opinions
+
+    async def _testimony(
+        self, node: Node, receipts: Sequence[Receipt]
+    ) -> tuple[list[Receipt | None], list[Header | None], int]:
+        """The node's own receipts, its headers at their heights, and the wallet's used nonces.
+
+        The last are read only where a receipt is missing.
+        """
+        theirs = await node.receipts([receipt.transaction_hash for receipt in receipts])
+        headers = await node.headers([receipt.block_number for receipt in receipts])
+        used = await node.nonce(self._wallet) if None in theirs else 0
+        return theirs, headers, used
 
     async def lost(
         self, view: ChainView, missing: Sequence[OpenTransaction], undone_above: int | None
@@ -180,6 +219,7 @@ class ReceiptReader:
         return lost, held
 
 
+_CONTRARY = frozenset({ReceiptOpinion.DIFFERS, ReceiptOpinion.REFUTES})
 _GONE, _BEHIND = BlockTestimony.GONE, BlockTestimony.BEHIND
 
 
@@ -187,45 +227,18 @@ def _is_undone(tx: OpenTransaction, undone_above: int | None) -> bool:
     return undone_above is not None and _block_number(tx) > undone_above
 
 
-async def _opinions_of(
-    other: Node, receipts: Sequence[Receipt], seconds: float
-) -> list[ReceiptOpinion]:
-    try:
-        theirs, headers = await answered_in_time(
-            other, _receipts_and_headers(other, receipts), seconds
-        )
-    except NodeUnavailable:
-        return [ReceiptOpinion.BEHIND] * len(receipts)
-    opinions = []
-    for receipt, own, header in zip(receipts, theirs, headers, strict=True):
-        if own is not None and _is_same(own, receipt):
-            opinions.append(ReceiptOpinion.AGREES)
-        elif own is None and header is None:
-            opinions.append(ReceiptOpinion.BEHIND)
-        else:
-            opinions.append(ReceiptOpinion.DIFFERS)
-    return opinions
-
-
-async def _receipts_and_headers(
-    node: Node, receipts: Sequence[Receipt]
-) -> tuple[list[Receipt | None], list[Header | None]]:
-    """The node's own receipts of these transactions, and its headers at their heights."""
-    theirs = await node.receipts([receipt.transaction_hash for receipt in receipts])
-    return theirs, await node.headers([receipt.block_number for receipt in receipts])
-
-
-def _is_same(own: Receipt, theirs: Receipt) -> bool:
-    """Whether two nodes tell the same of a transaction, its cost included.
+def _comparison(own: Receipt, theirs: Receipt) -> ReceiptOpinion:
+    """A node's opinion of another node's receipt, by its own one, the cost included.
 
     A price or an L1 fee that a single node of the two tells is no difference: old clients tell
     none.
     """
-    outcome = (own.block_hash, own.succeeded, own.gas_used)
+    if (own.block_hash, own.succeeded) != (theirs.block_hash, theirs.succeeded):
+        return ReceiptOpinion.REFUTES
     prices = {own.effective_gas_price, theirs.effective_gas_price} - {None}
     l1_fees = {own.l1_fee_wei, theirs.l1_fee_wei} - {0}
-    is_equal = outcome == (theirs.block_hash, theirs.succeeded, theirs.gas_used)
-    return is_equal and len(prices) < 2 and len(l1_fees) < 2
+    is_equal = own.gas_used == theirs.gas_used and len(prices) < 2 and len(l1_fees) < 2
+    return ReceiptOpinion.AGREES if is_equal else ReceiptOpinion.DIFFERS
 
 
 async def _testimonies(node: Node, mined: Sequence[OpenTransaction]) -> list[BlockTestimony]:

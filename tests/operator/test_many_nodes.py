@@ -216,6 +216,43 @@ async def test_a_forged_receipt_is_not_told_while_another_node_denies_it(
     await world.executed_in_order()
 
 
+@pytest.mark.parametrize("succeeded", [True, False])
+@pytest.mark.parametrize("honest_nodes", [1, 2])
+@pytest.mark.parametrize("is_mined", [False, True])
+async def test_a_forged_receipt_of_a_final_block_is_not_told_either(
+    world: RelayWorld, succeeded: bool, honest_nodes: int, is_mined: bool
+) -> None:
+    """The finality of a block does not prove that the block holds the transaction."""
+    world.node.final_depth = 2
+    world.node.mine(4)
+    liar = world.node.sibling()
+    honest = [world.node.sibling() for _ in range(honest_nodes)]
+    await until(lambda: is_final(world, 3))
+    (relay,) = await world.ask()
+    async with lane_on_nodes(world, liar, *honest):
+        await world.settled("published")
+        (sent, *_) = liar.sent()
+        final = world.node.blocks[3]
+        liar.forged_receipts[sent.hash] = a_receipt(liar, sent, succeeded) | {
+            "blockNumber": hex(final.number),
+            "blockHash": hex_of(final.hash),
+        }
+        if is_mined:
+            world.node.mine()
+        await rounds(liar, 30)
+        number = await value(world.observer, "SELECT block_number FROM transactions")
+        assert number != final.number
+        del liar.forged_receipts[sent.hash]
+        world.node.mine()
+        await world.relays_are("mined")
+        assert (await world.progress(relay)).status is not RelayStatus.FAILED
+    await world.executed_in_order()
+
+
+async def is_final(world: RelayWorld, number: int) -> bool:
+    return bool(await value(world.observer, "SELECT final_number >= $1 FROM chains", number))
+
+
 LIES_ABOUT_COST: dict[str, dict[str, Any]] = {
     "a price that PostgreSQL cannot hold": {"effectiveGasPrice": hex(2**63)},
     "a price of a day's budget": {"effectiveGasPrice": hex(2**62)},

@@ -48,7 +48,10 @@ class ReceiptOpinion(Enum):
     BEHIND = "behind"
     """The node has not reached the receipt's block, or did not answer."""
     DIFFERS = "differs"
-    """The node has passed the height, and has another receipt or none."""
+    """The node has passed the height. The node has no receipt, or one with another cost."""
+    REFUTES = "refutes"
+    """As DIFFERS, and the node shows the receipt to be false: its own has another block or outcome,
+    or the transaction's nonce is unused after its newest block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +69,14 @@ def is_receipt_believed(
 
     Nodes that are behind are waited for, but not longer than the patience: a node that stands still
     must not hold back every outcome. A receipt that is disputed waits for a node that agrees, or
-    until the indexed chain has its block as final.
+    until the indexed chain has its block as final. Finality does not prove that the block holds the
+    transaction: a receipt that a node refutes waits for a node that agrees.
     """
-    if is_final or ReceiptOpinion.AGREES in opinions or (is_alone and not opinions):
+    if ReceiptOpinion.AGREES in opinions or (is_alone and not opinions):
         return True
-    return ReceiptOpinion.DIFFERS not in opinions and wait.seconds >= wait.patience
+    if ReceiptOpinion.REFUTES in opinions:
+        return False
+    return is_final or (ReceiptOpinion.DIFFERS not in opinions and wait.seconds >= wait.patience)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,7 @@ def test_no_block_is_lost_that_any_node_holds_or_that_the_node_has_not_reached(
 
 
 AGREES, LAGS, DIFFERS = ReceiptOpinion.AGREES, ReceiptOpinion.BEHIND, ReceiptOpinion.DIFFERS
+REFUTES = ReceiptOpinion.REFUTES
 
 
 @pytest.mark.parametrize(
@@ -86,6 +87,12 @@ AGREES, LAGS, DIFFERS = ReceiptOpinion.AGREES, ReceiptOpinion.BEHIND, ReceiptOpi
         ([DIFFERS], 3600, False, False),
         ([LAGS, DIFFERS], 3600, False, False),
         ([DIFFERS], 0, True, True),
+        ([REFUTES], 3600, False, False),
+        ([REFUTES], 3600, True, False),
+        ([LAGS, REFUTES], 3600, True, False),
+        ([DIFFERS, REFUTES], 3600, True, False),
+        ([REFUTES, AGREES], 0, False, True),
+        ([LAGS], 0, True, True),
     ],
 )
 def test_a_receipt_is_told_once_another_node_has_it(
@@ -105,7 +112,7 @@ def test_a_receipt_that_a_node_denies_needs_another_node_or_finality(
 ) -> None:
     wait = ReceiptWait(waited, PATIENCE)
     believed = is_receipt_believed(opinions, wait, is_alone=False, is_final=False)
-    if believed and DIFFERS in opinions:
+    if believed and not {DIFFERS, REFUTES}.isdisjoint(opinions):
         assert AGREES in opinions
 
 
