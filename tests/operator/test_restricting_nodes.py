@@ -19,13 +19,13 @@ from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import LanePolicy, MintTarget, PauseBackoff
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.rules.operator.fees import GWEI
-from ltzd.store.database import Pool
+from ltzd.store.database import Pool, transaction
 from ltzd.store.operator.leases import Leases
 from tests.support.chain.fake_node import CHAIN_ID, ETHER, LTZ_AT, FakeNode
 from tests.support.chain.fake_pool import QUICK, FakeNodePool, a_fake_pool
 from tests.support.chain.mint_world import POLICY, stop_of, true
 from tests.support.relays.lanes import RELAYER, RelayWorld, a_relay_world, row_states
-from tests.support.rows.core import MINTER, running, value
+from tests.support.rows.core import MINTER, a_wallet, queue_reward, running, value
 from tests.support.waiting import until
 
 PATIENT = replace(POLICY, repeat_seconds=10.0, replace_after_seconds=10.0)
@@ -200,6 +200,33 @@ async def test_one_nodes_restricting_lie_holds_up_no_mint(
             world.node.mine()
             await world.settled("mined")
     assert not await value(world.observer, "SELECT bool_or(above_limit) FROM rewards")
+
+
+@pytest.mark.parametrize("count", [2, 3])
+async def test_a_reward_that_only_one_node_shows_as_refused_is_not_failed(
+    world: RelayWorld, count: int
+) -> None:
+    nodes = some_nodes(world, count)
+    accused, other = a_wallet(0xACC), a_wallet(0xB)
+    nodes[0].bad_wallets = {accused}
+    async with transaction(world.observer) as connection:
+        for wallet in (accused, other):
+            await queue_reward(connection, wallet)
+        # The lane simulates rewards that LTZ has refused before.
+        await connection.execute("UPDATE rewards SET failure = 'refused before'")
+    async with a_pool(*nodes) as pool:
+        lane = a_mint_lane(world, pool)
+        async with running(lane.run()):
+            await world.settled("published")
+            if count == 3:
+                await until(lambda: true("simulation" in pool.contradictions()[0]))
+                assert pool.contradictions()[1:] == [set(), set()]
+            world.node.mine()
+            nodes[0].bad_wallets = set()
+            await world.settled("mined", "published")
+            world.node.mine()
+            await world.settled("mined", "mined")
+    assert not await value(world.observer, "SELECT bool_or(failed_at IS NOT NULL) FROM rewards")
 
 
 @pytest.mark.parametrize("count", [2, 3])

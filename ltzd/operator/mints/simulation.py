@@ -3,14 +3,14 @@
 As a rule mints are not simulated (decision 0003). The exceptions are batches after a revert, and
 batches with a reward that LTZ has refused before, as the reward's row records. A batch that would
 revert is bisected down to single rewards, and the parts that pass are minted together. A reward
-that reverts alone while others pass is marked failed and leaves the queue. When nothing passes no
-reward is at fault: the wallet has lost its role, or the token does not work. Rewards that are
-minted apart, because their mints failed before, then wait behind all others. A batch is simulated
-with exactly the gas limit with which it is signed. If that does not suffice, the limits of all
-mints are raised.
+that reverts alone while others pass is marked failed and leaves the queue, once a second node says
+the same, if there is one. When nothing passes no reward is at fault: the wallet has lost its role,
+or the token does not work. Rewards that are minted apart, because their mints failed before, then
+wait behind all others. A batch is simulated with exactly the gas limit with which it is signed. If
+that does not suffice, the limits of all mints are raised.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -18,7 +18,8 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.contracts import reverts
-from ltzd.chain.node.node import Revert
+from ltzd.chain.node.node import Node, Revert
+from ltzd.chain.node.second_opinions import Question, compare_with_others
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.lane_context import LaneContext
@@ -29,6 +30,7 @@ from ltzd.rules.operator.references import LaneReferences
 from ltzd.store.database import session, transaction
 from ltzd.store.operator import lanes, rewards
 from ltzd.store.operator.rewards import QueuedReward
+from ltzd.values import Hash32
 
 log = structlog.get_logger()
 
@@ -43,6 +45,18 @@ _TRANSIENT = _EVERY_MINT | {"MintLimitExceeded", _REFERENCE_USED, "Panic"}
 
 LTZ panics only for a node that mixes the states of two blocks: the time is before its last mint.
 """
+
+
+SIMULATION = "simulation"
+"""Nodes show different mints as refused by LTZ after the same block."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """The rewards that a node shows as refused for good, after the block with this hash."""
+
+    rewards: frozenset[UUID]
+    block_hash: Hash32
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +180,7 @@ class MintSimulator:
         *outcomes, revert = await self._simulate([*alone, together])
         if revert is not None:
             return self._planned(request.of(max(passing, key=len)))
-        await self._fail(dict(zip(suspects, outcomes, strict=True)))
+        await self._fail(request, dict(zip(suspects, outcomes, strict=True)))
         return self._planned(together)
 
     async def _with_more_gas(self, request: MintBatch) -> PlannedMint | None:
@@ -204,14 +218,40 @@ class MintSimulator:
                     parts += _halves(part)
         return passing, suspects
 
-    async def _fail(self, suspects: Mapping[QueuedReward, Revert | None]) -> None:
-        bad = {
+    async def _fail(
+        self, request: MintBatch, suspects: Mapping[QueuedReward, Revert | None]
+    ) -> None:
+        """Fail the rewards that LTZ refuses for good, as far as other nodes say so, too."""
+        bad = {reward: revert for reward, revert in suspects.items() if _is_permanent(revert)}
+        if not bad:
+            return
+        refused = await self._refused_by_nodes([request.of([reward]) for reward in bad])
+        reasons = {
             reward.id: _name(revert)
-            for reward, revert in suspects.items()
-            if revert is not None and _is_permanent(revert)
+            for reward, revert in bad.items()
+            if revert is not None and reward.id in refused
         }
-        if bad:
-            await self.fail(bad)
+        if reasons:
+            await self.fail(reasons)
+
+    async def _refused_by_nodes(self, alone: Sequence[MintBatch]) -> Collection[UUID]:
+        """The rewards that LTZ refuses, of those that the lane's node shows as refused for good.
+
+        Returns none of them as long as no other node of several has answered.
+        """
+        view = self._read_view()
+        ids = [request.batch[0].id for request in alone]
+
+        async def ask(other: Node) -> _Refused:
+            theirs = await ChainView.newest(other)
+            outcomes = zip(ids, await self._simulate(alone, theirs), strict=True)
+            refused = frozenset(id_ for id_, revert in outcomes if _is_permanent(revert))
+            return _Refused(refused, theirs.head.hash)
+
+        own = _Refused(frozenset(ids), view.head.hash)
+        question = Question(ask, _leniency, _contradict, SIMULATION)
+        compared = await compare_with_others(view.node, own, question)
+        return compared.answer.rewards if compared.is_confirmed else ()
 
     async def fail(self, reasons: Mapping[UUID, str]) -> None:
         """Take rewards out of the queue until a person has looked into these reasons."""
@@ -221,20 +261,34 @@ class MintSimulator:
             log.error("reward.failed", reward=str(reward), reason=reasons[reward])
             telemetry.REWARDS_FAILED.inc()
 
-    async def _simulate(self, requests: Sequence[MintBatch]) -> list[Revert | None]:
+    async def _simulate(
+        self, requests: Sequence[MintBatch], view: ChainView | None = None
+    ) -> list[Revert | None]:
+        """How each mint would revert, by the block that was read last unless `view` is another."""
         calls = [
             encode_mint(each.batch, number(each.batch, each.references)[0]) for each in requests
         ]
         gas = [self.gas.limit(len(each.batch), each.percent) for each in requests]
         wallet = self._context.lane.wallet
+        view = view or self._read_view()
+        return await view.node.simulate(self._target.ltz, calls, wallet, gas, view.head)
+
+    def _read_view(self) -> ChainView:
         if self._view is None:
             raise NodeUnavailable("No block has been read yet")
-        node, head = self._view.node, self._view.head
-        return await node.simulate(self._target.ltz, calls, wallet, gas, head)
+        return self._view
 
 
 def _was_signed_or_failed(reward: QueuedReward) -> bool:
     return reward.seq is not None or reward.has_failed
+
+
+def _leniency(refused: _Refused) -> int:
+    return -len(refused.rewards)
+
+
+def _contradict(first: _Refused, second: _Refused) -> bool:
+    return first.block_hash == second.block_hash and first.rewards != second.rewards
 
 
 def _halves(part: Batch) -> list[Batch]:
@@ -250,5 +304,5 @@ def _reason(revert: Revert) -> str:
     return revert.text[:200] if revert.data is None else reverts.describe(revert.data)
 
 
-def _is_permanent(revert: Revert) -> bool:
-    return revert.data is not None and _name(revert) not in _TRANSIENT
+def _is_permanent(revert: Revert | None) -> bool:
+    return revert is not None and revert.data is not None and _name(revert) not in _TRANSIENT
