@@ -207,7 +207,8 @@ class LaneFence:
         self.obstacle = FOREIGN_USE
         self.refusal = (
             f"Something else signs with the key of the {lane.kind} wallet {wallet}: {proof}. "
-            "Accepted work is kept and waits. Stop the other program, or give ltzd another wallet "
-            f"if the key is stolen; then run `ltzd lane adopt {wallet}`"
+            "Accepted work is kept and waits. Stop the other program, then run `ltzd lane adopt "
+            f"{wallet}`; or, if the key is stolen, give ltzd another wallet and run `ltzd wallet "
+            f"retire {wallet} --stolen`"
         )
         log.critical("lane.foreign_use", kind=lane.kind, wallet=wallet, reason=self.refusal)

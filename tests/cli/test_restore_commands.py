@@ -213,6 +213,21 @@ async def test_a_wallet_is_adopted_only_with_a_confirmation(world: World, cli: C
         await world.minted()
 
 
+async def test_a_retired_wallet_is_not_adopted(world: World, cli: Cli) -> None:
+    """The thief of its key has gone on signing."""
+    async with world.serving():
+        pass
+    assert (await cli("lane", "pause", WALLET, "--reason", "a thief")).code == 0
+    assert (await cli("wallet", "retire", WALLET, "--stolen")).code == 0
+    world.node.use_nonce(MINTER)
+    before = await rows(world)
+    done = await cli("lane", "adopt", WALLET, "--yes", "--watch-seconds", 0)
+    assert done.code == 1
+    assert f"{WALLET} was retired at " in done.err
+    assert "ltzd signs nothing with it" in done.err
+    assert await rows(world) == before
+
+
 async def test_a_wallet_that_is_in_use_now_is_not_adopted(world: World, cli: Cli) -> None:
     world.node.use_nonce(MINTER)
     calls = world.node.call_counts

@@ -14,7 +14,8 @@ from ltzd.operator import restoring
 from ltzd.operator.restoring import WalletComparison
 from ltzd.store.database import Connection
 from ltzd.store.operator import wallets
-from ltzd.values import Address, address_of, checksummed
+from ltzd.store.operator.wallets import WalletState
+from ltzd.values import Address, address_of, checksummed, iso
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ async def _adopt(target: Target, urls: Sequence[str], adoption: Adoption) -> dic
     wallet = adoption.address()
     async with open_connection(target, "lane adopt") as connection:
         chain = await restoring.followed_chain(connection)
+        await _refuse_retired(connection, chain.chain_id, wallet)
         async with answering_nodes(urls, chain.chain_id, chain.genesis_hash) as answering:
             for fault in answering.faults:
                 print_message(f"Not given: {fault}")
@@ -75,6 +77,16 @@ async def _adopt(target: Target, urls: Sequence[str], adoption: Adoption) -> dic
         "nonce": lane.nonce,
         "referencesFrom": raised_to,
     }
+
+
+async def _refuse_retired(connection: Connection, chain_id: int, wallet: Address) -> None:
+    """Raises Refused for a wallet that signs nothing any more, whatever its nonces are."""
+    row = await wallets.find(connection, chain_id, wallet)
+    if row is not None and row.state is WalletState.RETIRED:
+        raise Refused(
+            f"{checksummed(wallet)} was retired at {iso(row.state_since)}, and ltzd signs nothing "
+            "with it: no lane of it can continue. Nothing changed."
+        )
 
 
 async def _kind(
