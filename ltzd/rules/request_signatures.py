@@ -23,6 +23,8 @@ from ltzd.errors import SignatureRefused
 
 VALID_SECONDS = 300
 """How far the timestamp may differ from the server's clock, either way."""
+NONCE_WAS_USED = "X-LTZ-Nonce was used before"
+"""The error of a replayed event. The WordPress plugin reads it: its order was rewarded before."""
 
 _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 _NONCE = re.compile(r"[A-Za-z0-9_-]{16,64}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ltzd.rules.request_signatures import signature
+from ltzd.rules.request_signatures import NONCE_WAS_USED, signature
 from tests.support.sites.plugin_site import PLUGIN
 from tests.support.tools import php_path
 
@@ -85,7 +85,7 @@ CASES: dict[str, tuple[Json, Json, Json]] = {
     ),
     "a used nonce": (
         LATE,
-        {"status": 401, "body": {"success": False, "error": "X-LTZ-Nonce has been used"}},
+        {"status": 401, "body": {"success": False, "error": NONCE_WAS_USED}},
         {"state": "sent"},
     ),
     "no connection": ({}, {"was_sent": False}, {"state": "waiting", "due_at": NOW + 60}),

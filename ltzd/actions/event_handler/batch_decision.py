@@ -21,7 +21,7 @@ from ltzd.rules.event_handler.brand_limits import (
     wallets_of,
 )
 from ltzd.rules.event_handler.claims import ClaimRecord, decide
-from ltzd.rules.request_signatures import SignedRequest
+from ltzd.rules.request_signatures import NONCE_WAS_USED, SignedRequest
 from ltzd.store.event_handler.events import (
     ClaimKey,
     ClaimQuery,
@@ -105,7 +105,7 @@ class EventCheck(msgspec.Struct, frozen=True):
             return
         used_by = snapshot.nonces.get((self.key[0], self.signed.nonce))
         if used_by is not None and used_by != self.signed.id:
-            raise SignatureRefused("X-LTZ-Nonce was used before")
+            raise SignatureRefused(NONCE_WAS_USED)
 
 
 def _used(snapshot: ClaimSnapshot, brand_id: Address, quota: Quota | None) -> int:

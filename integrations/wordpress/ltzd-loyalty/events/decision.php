@@ -47,7 +47,7 @@ function decide( $row, $answer, $now ) {
 	if ( in_array( $status, [ 200, 202 ], true ) && ! empty( $body['success'] ) && isset( $body['eventId'] ) ) {
 		return settled( SENT, $now, [ 'event_id' => (string) $body['eventId'], 'reward' => isset( $body['rewardAmount'] ) ? (int) $body['rewardAmount'] : 0 ] );
 	}
-	if ( 401 === $status && false !== strpos( $error, 'has been used' ) ) {
+	if ( 401 === $status && false !== strpos( $error, 'Nonce was used' ) ) {
 		return settled( SENT, $now, [] ); // The nonce is the row's own: an earlier attempt was recorded.
 	}
 	if ( 409 === $status && isset( $details['existingEventId'] ) ) {
