@@ -122,6 +122,33 @@ async def test_a_dearer_perk_is_shown_with_its_new_price_and_not_taken(member: M
     await expect(member.part("balance")).to_have_text("100 LTZ")
 
 
+async def test_a_code_is_shown_though_the_page_cannot_be_renewed_after_it(member: Member) -> None:
+    event = await member.instance.post_event(member.email)
+    await member.instance.minted(event.event_id)
+    for arrive in (member.arrive, member.arrive_at_blocks):
+        await arrive()
+        await member.page.route("**/v1/me", lambda route: route.abort())
+        await member.page.route("**/v1/perks", lambda route: route.abort())
+        await member.page.get_by_role("button", name=f"Redeem {MUG}").click()
+        news = member.page.get_by_role("status").filter(has_text="Your code: ")
+        await expect(news).to_be_visible(timeout=30_000)
+        await member.page.unroute_all()
+
+
+async def test_a_refusal_is_shown_though_the_page_cannot_be_renewed_after_it(
+    member: Member,
+) -> None:
+    async def refuse(route: Route) -> None:
+        body = {"code": "redeem_failed", "message": "This perk is sold out.", "data": {}}
+        await route.fulfill(status=400, json=body)
+
+    await member.arrive()
+    await member.page.route("**/v1/redeem", refuse)
+    await member.page.route("**/v1/perks", lambda route: route.abort())
+    await member.page.get_by_role("button", name="Redeem Free coffee").click()
+    await expect(member.news).to_have_text("This perk is sold out.")
+
+
 async def test_a_code_links_the_wallet_and_a_button_ends_the_link(member: Member) -> None:
     await member.arrive()
     field = member.page.get_by_label("Code from your wallet app")

@@ -53,15 +53,26 @@
     }
   }
 
+  // Shows the member's new state after a success or a refusal, which is the news even if this fails.
+  async function renewed(reload) {
+    try {
+      return await reload();
+    } catch (error) {
+      console.warn("ltzd-loyalty:", error);
+      return undefined;
+    }
+  }
+
   // Redeems for at most `cost`, in whole LTZ; `reload` reads the perks again. Returns the news for the member.
   async function redeem({ id, cost }, reload) {
     try {
       const { confirmationCode } = await send("redeem", "POST", { perkId: id, maxCost: Math.ceil(cost) });
-      await reload();
+      await renewed(reload);
       return confirmationCode === null ? words.waiting : fill(words.code, confirmationCode);
     } catch (refusal) {
       if (refusal.code !== "redeem_failed") throw refusal;
-      const current = (await reload()).find((perk) => perk.id === id);
+      const perks = await renewed(reload);
+      const current = perks && perks.find((perk) => perk.id === id);
       if (!current || current.cost <= cost) throw refusal;
       return fill(words.price, amount(current.cost));
     }
@@ -87,5 +98,5 @@
 
   const reason = (error) => (error instanceof Refusal ? error.message : words.silence);
 
-  window.ltzdLoyalty = { words, language, fill, amount, send, redeem, onWork, reason };
+  window.ltzdLoyalty = { words, language, fill, amount, send, renewed, redeem, onWork, reason };
 })();

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
 
-  const { words, fill, amount, send, redeem, onWork, reason } = window.ltzdLoyalty;
+  const { words, fill, amount, send, renewed, redeem, onWork, reason } = window.ltzdLoyalty;
   const blocks = (name) => [...document.querySelectorAll(`[data-ltzd-block="${name}"][data-member]`)];
   const part = (block, name) => block.querySelector(`[data-part="${name}"]`);
   const teller = (block) => (text) => (part(block, "news").textContent = text);
@@ -44,7 +44,7 @@
     button.setAttribute("aria-label", fill(words.claim, days));
     onWork(button, "click", teller(block), async () => {
       const { bonusLtz } = await send("claim-milestone", "POST", { milestoneDays: days });
-      await load();
+      await renewed(load);
       part(block, "check-in").focus();
       return fill(words.claimed, amount(bonusLtz));
     });
@@ -77,7 +77,7 @@
   for (const block of streaks) {
     onWork(part(block, "check-in"), "click", teller(block), async () => {
       const { reward, alreadyClaimed } = await send("checkin", "POST");
-      await load();
+      await renewed(load);
       return alreadyClaimed ? words.again : fill(words.earned, amount(reward));
     });
   }

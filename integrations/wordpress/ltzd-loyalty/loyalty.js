@@ -2,7 +2,7 @@
 (() => {
   "use strict";
 
-  const { words, language, fill, amount, send, redeem, onWork, reason } = window.ltzdLoyalty;
+  const { words, language, fill, amount, send, renewed, redeem, onWork, reason } = window.ltzdLoyalty;
 
   for (const root of document.querySelectorAll(".ltzd-loyalty[data-member]")) start(root);
 
@@ -54,14 +54,14 @@
     async function link(form) {
       await send("link", "POST", { code: form.elements.code.value.trim() });
       form.reset();
-      await load();
+      await renewed(load);
       part("unlink").focus();
       return words.linked;
     }
 
     async function unlink() {
       await send("link", "DELETE");
-      await load();
+      await renewed(load);
       part("unlinked").elements.code.focus();
       return words.unlinked;
     }
