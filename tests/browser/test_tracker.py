@@ -205,6 +205,22 @@ async def test_an_event_is_sent_again_if_ltzd_was_busy(shop: Shop) -> None:
     assert shop.sent[0] == shop.sent[1]
 
 
+async def test_after_the_window_of_duplicates_an_event_is_not_sent_again(shop: Shop) -> None:
+    async def record_and_sleep(route: Route) -> None:
+        await route.fetch()
+        await shop.page.evaluate("asleep = 3_600_000")
+        await route.abort()
+
+    await shop.page.add_init_script(
+        "const later = setTimeout; window.setTimeout = (work, ms) => later(work, ms / 40);"
+        "const now = Date.now; window.asleep = 0; Date.now = () => now() + asleep;"
+    )
+    await shop.page.route("**/manual-event", record_and_sleep, times=1)
+    await shop.open("/welcome", email=shop.email)
+    await shop.log("account_creation 0 undefined")
+    assert len(shop.sent) == 1
+
+
 async def test_a_page_may_report_an_event_of_its_own(shop: Shop) -> None:
     await shop.open("/", email=shop.email)
     answer = await shop.page.evaluate("ltzd.track('review_submission', { product: 7 })")

@@ -7,8 +7,8 @@
   if (!script || window.ltzd) return;
   const { brand, domain, emailFrom } = script.dataset;
   const api = new URL("service-api/", script.src).href;
-  const MOST_ATTEMPTS = 4;
   const PAUSE_MS = 4000;
+  const LONGEST_MS = 30000;
   const LONGEST_URL = 2048;
 
   let email = script.dataset.email || "";
@@ -78,17 +78,18 @@
     while (email && waiting.length) waiting.shift()();
   }
 
-  // ltzd refuses a duplicate for a minute, so a repetition within it is no second event.
+  // ltzd refuses a duplicate for a minute; a repetition after it would count.
   async function send(event) {
-    for (let attempt = 1; ; attempt++) {
+    const ends = Date.now() + LONGEST_MS;
+    for (let pause = PAUSE_MS; ; pause += PAUSE_MS) {
       const answer = await post(event);
-      const isLost = answer.status === 0 || answer.status === 503;
-      if (!isLost || attempt === MOST_ATTEMPTS) {
-        const detail = { eventType: event.eventType, ...answer };
-        document.dispatchEvent(new CustomEvent("ltzd", { detail }));
-        return answer;
+      if (answer.status === 0 || answer.status === 503) {
+        await later(pause);
+        if (Date.now() < ends) continue;
       }
-      await later(PAUSE_MS * attempt);
+      const detail = { eventType: event.eventType, ...answer };
+      document.dispatchEvent(new CustomEvent("ltzd", { detail }));
+      return answer;
     }
   }
 
