@@ -67,8 +67,32 @@ function register_uninstall_hook( string $file, callable $callback ): void {
 	$GLOBALS['admin']['uninstall'] = $callback;
 }
 
+/** Each further site of a network has a file of its own; the option `network` has their ids. */
+function options_file(): string {
+	$site = $GLOBALS['switched_to'] ?? 1;
+	return in_folder( 1 === $site ? 'options.json' : "options-$site.json" );
+}
+
 function options(): array {
-	return json_decode( file_get_contents( in_folder( 'options.json' ) ), true );
+	return json_decode( file_get_contents( options_file() ), true );
+}
+
+function is_multisite(): bool {
+	return [] !== get_option( 'network', [] );
+}
+
+function get_sites( array $query ): array {
+	assert( [ 'fields' => 'ids', 'number' => 0 ] === $query, 'get_sites returns 100 sites by default' );
+	return get_option( 'network' );
+}
+
+function switch_to_blog( int $site ): void {
+	$GLOBALS['switched_to']  = $site;
+	$GLOBALS['wpdb']->prefix = 1 === $site ? 'wp_' : "wp_{$site}_";
+}
+
+function restore_current_blog(): void {
+	switch_to_blog( 1 );
 }
 
 function get_option( string $name, $default = false ) {
@@ -81,7 +105,7 @@ function update_option( string $name, $value ): void {
 }
 
 function delete_option( string $name ): void {
-	file_put_contents( in_folder( 'options.json' ), json_encode( (object) array_diff_key( options(), [ $name => 0 ] ) ) );
+	file_put_contents( options_file(), json_encode( (object) array_diff_key( options(), [ $name => 0 ] ) ) );
 }
 
 function get_site_option( string $name ) {
@@ -371,6 +395,9 @@ final class Database {
 	}
 
 	public function query( string $query ): void {
+		if ( 0 === strpos( $query, 'DROP' ) ) {
+			file_put_contents( in_folder( 'dropped' ), "$query\n", FILE_APPEND );
+		}
 	}
 }
 

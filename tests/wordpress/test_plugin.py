@@ -627,6 +627,22 @@ async def test_of_a_plugin_that_is_removed_nothing_is_left(site: StubbedSite) ->
     assert site.options() == {"another": "stays"}
 
 
+async def test_of_a_plugin_that_is_removed_nothing_is_left_at_any_site_of_a_network(
+    site: StubbedSite,
+) -> None:
+    other_site = site.folder / "options-2.json"
+    key = {"key": "ltzsk_test_0123456789abcdef"}
+    other_site.write_text(json.dumps({"ltzd_loyalty": {}, "ltzd_loyalty_events": key, "a": "b"}))
+    site.keep(network=[1, 2], **site.options())
+    async with site.http.get(f"{site.url}/uninstall") as reply:
+        assert reply.status == 200
+    assert site.options() == {"network": [1, 2]}
+    assert json.loads(other_site.read_text()) == {"a": "b"}
+    dropped = (site.folder / "dropped").read_text().split("\n")
+    assert "DROP TABLE IF EXISTS wp_ltzd_events" in dropped
+    assert "DROP TABLE IF EXISTS wp_2_ltzd_events" in dropped
+
+
 async def test_of_a_plugin_that_is_removed_no_confirmation_is_left(site: StubbedSite) -> None:
     await site.confirm_email()
     await site.open(site.mailed_link())

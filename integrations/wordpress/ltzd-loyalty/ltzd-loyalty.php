@@ -70,10 +70,20 @@ function activate() {
 	register_uninstall_hook( __FILE__, __NAMESPACE__ . '\\uninstall' );
 }
 
+/** In a network each site has its own settings and queue, and all have the users in common. */
 function uninstall() {
+	foreach ( is_multisite() ? get_sites( [ 'fields' => 'ids', 'number' => 0 ] ) : [] as $site ) {
+		switch_to_blog( $site );
+		forget_site();
+		restore_current_blog();
+	}
+	is_multisite() || forget_site();
+	forget_confirmations();
+}
+
+function forget_site() {
 	delete_option( OPTION );
 	forget_events();
-	forget_confirmations();
 }
 
 /** @return array{url: string, brand: string, host: string} */
