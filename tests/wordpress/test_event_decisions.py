@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -185,3 +186,49 @@ async def test_only_an_error_before_the_request_means_that_nothing_was_sent(
     message: str, is_unconnected: bool
 ) -> None:
     assert await run("is_unconnected( $given[0] )", message) is is_unconnected
+
+
+_REVIEWS = r"""<?php
+namespace Ltzd\Loyalty;
+define( 'ABSPATH', '/' );
+const COMMENT = [ 'comment_approved' => '1', 'comment_post_ID' => 7, 'user_id' => 0 ];
+function add_action() {}
+function add_filter() {}
+function register_deactivation_hook() {}
+function get_option( $name ) {
+	return 'ltzd_loyalty_events' === $name ? [ 'review' => 'review_submission' ] : '1';
+}
+function get_post_type( $post ) { return 'product'; }
+function is_email( $text ) { return true; }
+function wp_json_encode( $value ) { return json_encode( $value ); }
+function wp_next_scheduled( $hook ) { return 0; }
+function proof( ...$facts ) { return 'proof'; }
+function get_comment( $id ) {
+	$parent = 'reply' === $id ? '5' : '0';
+	$about  = [ 'comment_author_email' => "$id@shop.example", 'comment_parent' => $parent ];
+	return (object) ( $about + COMMENT );
+}
+$wpdb = new class {
+	public $prefix = 'wp_';
+	public $queued = [];
+	public function prepare( $query, ...$values ) { return $values; }
+	public function query( $values ) { $this->queued[] = $values[3]; return 1; }
+};
+require $argv[1];
+on_comment( 'review' );
+on_comment( 'reply' );
+echo json_encode( $wpdb->queued );
+"""
+
+
+async def test_a_reply_to_a_review_is_no_review(tmp_path: Path) -> None:
+    harness = tmp_path / "reviews.php"
+    harness.write_text(_REVIEWS)
+    process = await asyncio.create_subprocess_exec(
+        *(str(php_path()), "-n", str(harness), str(FOLDER / "events.php")),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(30):
+        output, _ = await process.communicate()
+    assert json.loads(output) == ["review@shop.example"], output.decode()

@@ -162,10 +162,10 @@ function on_registration( $user_id ) {
 	}
 }
 
-/** A review of a product, once it is approved. */
+/** A review of a product, once it is approved. A reply to a review, as by the shop itself, is none. */
 function on_comment( $comment_id ) {
 	$comment = get_comment( $comment_id );
-	if ( ! $comment || '1' !== (string) $comment->comment_approved || 'product' !== get_post_type( (int) $comment->comment_post_ID ) ) {
+	if ( ! $comment || '1' !== (string) $comment->comment_approved || 0 !== (int) $comment->comment_parent || 'product' !== get_post_type( (int) $comment->comment_post_ID ) ) {
 		return;
 	}
 	$user  = $comment->user_id ? get_userdata( (int) $comment->user_id ) : false;
