@@ -31,32 +31,37 @@ function in_folder( string $name ): string {
 // --- Hooks, options, words ----------------------------------------------------------------------
 
 function add_action( string $hook, callable $callback, int $priority = 10, int $arguments = 1 ): void {
-	$GLOBALS['hooks'][ $hook ][] = $callback;
+	$GLOBALS['hooks'][ $hook ][ $priority ][] = $callback;
+	ksort( $GLOBALS['hooks'][ $hook ] );
+}
+
+function callbacks( string $hook ): array {
+	return array_merge( ...( $GLOBALS['hooks'][ $hook ] ?? [] ) );
 }
 
 function do_action( string $hook, ...$arguments ): void {
-	foreach ( $GLOBALS['hooks'][ $hook ] ?? [] as $callback ) {
+	foreach ( callbacks( $hook ) as $callback ) {
 		$callback( ...$arguments );
 	}
 }
 
 function add_filter( string $hook, callable $callback, int $priority = 10, int $arguments = 1 ): void {
-	add_action( $hook, $callback );
+	add_action( $hook, $callback, $priority );
 }
 
 function apply_filters( string $hook, $value, ...$more ) {
-	foreach ( $GLOBALS['hooks'][ $hook ] ?? [] as $callback ) {
+	foreach ( callbacks( $hook ) as $callback ) {
 		$value = $callback( $value, ...$more );
 	}
 	return $value;
 }
 
 function register_activation_hook( string $file, callable $callback ): void {
-	$GLOBALS['hooks']['activate'][] = $callback;
+	add_action( 'activate', $callback );
 }
 
 function register_deactivation_hook( string $file, callable $callback ): void {
-	$GLOBALS['hooks']['deactivate'][] = $callback;
+	add_action( 'deactivate', $callback );
 }
 
 function wp_clear_scheduled_hook( string $hook ): void {
@@ -124,10 +129,10 @@ function __( string $text, string $domain ): string {
 	return translate( $text, $domain );
 }
 
-/** Every text of another language than English begins with the language. */
+/** Every text of another language than English begins with the language, once the translations are loaded. */
 function translate( string $text, string $domain ): string {
 	assert( 'ltzd-loyalty' === $domain );
-	return 'en_US' === determine_locale() ? $text : determine_locale() . ': ' . $text;
+	return 'en_US' === determine_locale() || ! isset( $GLOBALS['is_translated'] ) ? $text : determine_locale() . ': ' . $text;
 }
 
 function determine_locale(): string {
@@ -136,6 +141,7 @@ function determine_locale(): string {
 
 function load_plugin_textdomain( string $domain, bool $deprecated, string $folder ): void {
 	assert( is_dir( dirname( getenv( 'LTZD_TEST_PLUGIN' ), 2 ) . "/$folder" ) );
+	$GLOBALS['is_translated'] = true;
 }
 
 function plugin_basename( string $file ): string {
@@ -469,7 +475,6 @@ function wp_json_encode( $value, int $flags = 0 ): string {
 
 /** A page with these shortcodes, each with the attributes of the query. */
 function show_shortcodes( string ...$names ): void {
-	do_action( 'init' );
 	$content = '';
 	foreach ( $names as $name ) {
 		$content .= $GLOBALS['admin']['shortcodes'][ $name ]( [] === $_GET ? '' : unslashed( $_GET ) );
@@ -485,7 +490,6 @@ function show_shortcodes( string ...$names ): void {
 
 /** A block as the editor's preview and a page render it. */
 function show_block( string $name ): void {
-	do_action( 'init' );
 	$attributes = array_map( static fn( $about ) => $about['default'], $GLOBALS['admin']['blocks'][ $name ]['attributes'] );
 	echo $GLOBALS['admin']['blocks'][ $name ]['render_callback']( $attributes );
 }
@@ -719,6 +723,9 @@ function answer_page( string $path ): void {
 		case '/block/':
 			show_block( $_GET['name'] );
 			return;
+		case '/editor/':
+			echo $GLOBALS['admin']['scripts']['ltzd-loyalty-editor'][2];
+			return;
 		case '/wp-admin/admin-ajax.php':
 			assert( 'rest-nonce' === $_GET['action'] );
 			echo get_option( 'fresh_nonce', '0' );
@@ -750,4 +757,5 @@ $_COOKIE = slashed( $_COOKIE );
 $_SERVER = slashed( $_SERVER );
 define( 'ABSPATH', '/wordpress/' );
 require getenv( 'LTZD_TEST_PLUGIN' );
+do_action( 'init' );
 answer_page( parse_url( $_SERVER['REQUEST_URI'], PHP_URL_PATH ) );

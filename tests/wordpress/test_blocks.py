@@ -15,6 +15,7 @@ from ltzd.rules.site_plugin import redemptions as redeeming
 from tests.support.services.web_servers import served_at
 from tests.support.sites.plugin_site import PLUGIN, StubbedSite, a_stubbed_site
 
+NAMES = ("streak", "points", "perks", "leaderboard")
 SESSION = {"Cookie": "wordpress_logged_in_a=ann%7Ctoken", "X-WP-Nonce": "a1b2c3d4e5"}
 PERKS = [
     {"id": "p-1", "name": "Mug <b>", "cost": 15, "category": "drinks", "available": True},
@@ -120,7 +121,7 @@ async def test_a_shortcode_asks_only_for_what_ltzd_accepts(
     assert ltzd.targets == ["perks", f"leaderboard?{expected}"]
 
 
-@pytest.mark.parametrize("name", ["streak", "points", "perks", "leaderboard"])
+@pytest.mark.parametrize("name", NAMES)
 async def test_a_block_is_what_the_shortcode_is_in_the_themes_wrapper(
     server: StubbedSite, ltzd: Ltzd, name: str
 ) -> None:
@@ -175,6 +176,14 @@ async def message_to_member(server: StubbedSite, ltzd: Ltzd, code: str, message:
 def german(server: StubbedSite, ltzd: Ltzd) -> StubbedSite:
     server.keep(locale="de_DE", **server.options())
     return server
+
+
+async def test_the_editor_names_the_blocks_in_the_sites_language(german: StubbedSite) -> None:
+    status, script = await german.open("/editor/")
+    assert status == 200
+    shown = json.loads(script.removeprefix("window.ltzdLoyaltyBlocks = ").removesuffix(";"))
+    titles = [block["title"] for block in shown]
+    assert titles == [f"de_DE: Loyalty: {name}" for name in NAMES]
 
 
 async def test_a_site_in_english_shows_ltzds_own_words(server: StubbedSite, ltzd: Ltzd) -> None:

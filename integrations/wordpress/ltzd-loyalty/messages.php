@@ -10,7 +10,7 @@ namespace Ltzd\Loyalty;
 
 defined( 'ABSPATH' ) || exit;
 
-add_action( 'init', __NAMESPACE__ . '\\load_translations' );
+add_action( 'init', __NAMESPACE__ . '\\load_translations', 0 ); // The blocks and their titles are registered after it.
 add_filter( 'rest_request_after_callbacks', __NAMESPACE__ . '\\translate_answer', 20, 3 );
 
 /** The translations are the plugin's own: a directory of translations does not know it. */
