@@ -438,6 +438,8 @@ async def test_where_ltzd_is_away_the_route_has_failed(site: StubbedSite, route:
         (302, '{"success": true}'),
         (404, '{"error": "No such path", "code": "NOT_FOUND"}'),
         (500, "{}"),
+        (400, '{"code": "redeem_failed", "message": ["x"], "data": {"status": 400}}'),
+        (400, '{"code": {"a": 1}, "message": "x", "data": {"status": 400}}'),
         (200, '{"success": true, "padding": "' + "x" * 2**20 + '"}'),
     ],
 )

@@ -158,7 +158,12 @@ function is_answer( $status, $body ) {
 		return false;
 	}
 	// 202 is a redemption that the chain has not decided yet.
-	return in_array( $status, [ 200, 202 ], true ) || ( $status >= 400 && isset( $body->code, $body->message, $body->data->status ) );
+	return in_array( $status, [ 200, 202 ], true ) || ( $status >= 400 && is_refusal( $body ) );
+}
+
+/** Members read `message`, and code and message are looked up in the translations: both are texts. */
+function is_refusal( $body ) {
+	return isset( $body->code, $body->message, $body->data->status ) && is_string( $body->code ) && is_string( $body->message );
 }
 
 function no_answer( $route, $reason ) {
