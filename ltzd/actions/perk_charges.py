@@ -349,7 +349,9 @@ class PerkCharges:
         async with session(self._pool) as connection:
             redemption = await redemptions.by_id(connection, id_)
             if redemption is not None and redemption.transaction_hash is None:
-                await relays.withdraw(connection, relay)
+                async with connection.transaction():
+                    await redemptions.lock_token(connection, redemption.token_id)
+                    await redemptions.withdraw(connection, redemption)
                 redemption = await redemptions.by_id(connection, id_)
             progress = (await relays.progress(connection, [relay])).get(relay)
         if redemption is None or progress is None:

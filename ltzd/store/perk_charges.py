@@ -15,7 +15,7 @@ from ltzd.errors import IdempotencyKeyReused
 from ltzd.rules.perk_charges import MOST_TOKEN_ID, Token
 from ltzd.store.database import Connection
 from ltzd.store.indexer import tokens
-from ltzd.store.relayer import gas_budgets
+from ltzd.store.relayer import gas_budgets, relays
 from ltzd.store.relayer.gas_budgets import GasChange
 from ltzd.values import Address, Hash32
 
@@ -198,6 +198,20 @@ RETURNING id, gas_day
 )
 SELECT id, gas_day FROM relay
 """
+
+
+async def withdraw(connection: Connection, redemption: ChargeRedemption) -> None:
+    """Withdraw a redemption that no lane has signed, and the token's later ones with it.
+
+    The later ones name a number of charges from which this redemption is subtracted: PerkNFT would
+    refuse them. Call it in a transaction that holds the token's lock.
+    """
+    rows = await connection.fetch(
+        "SELECT relay_id FROM redemptions WHERE token_id = $1 AND relay_id > $2",
+        Decimal(redemption.token_id),
+        redemption.relay_id,
+    )
+    await relays.withdraw(connection, redemption.relay_id, [row["relay_id"] for row in rows])
 
 
 async def by_key(connection: Connection, brand: Address, key: str) -> ChargeRedemption | None:

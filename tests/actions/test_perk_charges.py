@@ -308,6 +308,27 @@ async def test_a_redemption_that_no_lane_sends_in_time_is_withdrawn(
     assert (redeemed.already_processed, redeemed.redemption.remaining) == (False, 2)
 
 
+async def test_with_a_withdrawn_redemption_go_those_that_counted_on_it(till: Till) -> None:
+    """The later one names the charges left after the first: the chain would refuse it."""
+    async with till.world.relaying():
+        pass
+    first = asyncio.create_task(till.waiting(0.4).redeem())
+    await till.is_written(1)
+    later = asyncio.create_task(till.waiting(2).redeem(idempotency_key="till-1-0002"))
+    other = asyncio.create_task(till.redeem(token_id=OTHER_TOKEN))
+    await till.is_written(3)
+    with pytest.raises(Unavailable):
+        await first
+    till.node.mines_at_once = True
+    async with till.world.relaying():
+        assert (await other).redemption.remaining == 2, "another token's redemption is sent"
+        with pytest.raises(Unavailable):
+            await later
+        again = await till.redeem(idempotency_key="till-1-0002")
+    assert (again.already_processed, again.redemption.remaining) == (False, 2)
+    assert till.node.left(TOKEN) == 2
+
+
 async def test_without_a_served_relay_wallet_nothing_is_written(till: Till) -> None:
     with pytest.raises(Unavailable):
         await till.redeem()

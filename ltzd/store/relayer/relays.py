@@ -309,23 +309,31 @@ async def refuse(connection: Connection, failures: Mapping[int, str]) -> None:
     await gas_budgets.count(connection, _gas_changes(rows))
 
 
-async def withdraw(connection: Connection, relay: int) -> bool:
+async def withdraw(connection: Connection, relay: int, dependents: Sequence[int] = ()) -> bool:
     """Delete a relay that no lane has signed; returns False if one has, since the relay will be
     sent.
 
-    A relay that a lane has claimed can be withdrawn until its transaction is stored. Wakes the
-    other processes' lanes: later relays of the user may have waited for this one.
+    The queued ones of its `dependents`, which would fail without it, are deleted with it. A relay
+    that a lane has claimed can be withdrawn until its transaction is stored. Wakes the other
+    processes' lanes: later relays of the user may have waited for this one.
     """
     async with connection.transaction():
         rows = await connection.fetch(
             """
-            WITH deleted AS (
+            WITH queued AS MATERIALIZED (
+              SELECT id
+                FROM relays
+               WHERE id = ANY($1::bigint[]) AND state = 'queued'
+               ORDER BY id
+                 FOR UPDATE
+            ), deleted AS (
               DELETE FROM relays
-               WHERE id = $1 AND state = 'queued'
+               WHERE id IN (SELECT id FROM queued) AND $2 IN (SELECT id FROM queued)
            RETURNING gas_day, identity, -gas_wei AS gas_wei
             )
-            SELECT gas_day, identity, gas_wei, pg_notify('ltzd_relays', $2) FROM deleted
+            SELECT gas_day, identity, gas_wei, pg_notify('ltzd_relays', $3) FROM deleted
             """,
+            [relay, *dependents],
             relay,
             origin(),
         )
