@@ -1,7 +1,8 @@
 """Charges of a token that a brand redeems, each with the relay that redeems it on chain.
 
 A token's redemptions are inserted under the token's lock. A redemption that the indexer has read is
-part of the token's row; until then it is in flight, unless its relay failed.
+part of the token's row; until then it is in flight, unless its relay failed or has lapsed
+(`relayer.claims`).
 """
 
 from dataclasses import dataclass
@@ -110,7 +111,8 @@ async def read_token_charges(connection: Connection, token_id: int) -> TokenChar
                  JOIN relays l ON l.id = r.relay_id
                  LEFT JOIN transactions tx ON tx.id = l.transaction_id
                 WHERE r.token_id = t.token_id
-                  AND (l.state = 'queued' OR tx.succeeded
+                  AND (l.state = 'queued' AND l.created_at > now() - interval '10 minutes'
+                       OR tx.succeeded
                        OR tx.state IN ('signed', 'published')
                           AND NOT EXISTS (SELECT FROM attempts cancellation
                                            WHERE cancellation.transaction_id = tx.id
@@ -179,7 +181,9 @@ WITH before AS (
     FROM redemptions r
     JOIN relays l ON l.id = r.relay_id
     LEFT JOIN transactions tx ON tx.id = l.transaction_id
-   WHERE r.token_id = $9 AND (l.state = 'queued' OR tx.state IN ('signed', 'published'))
+   WHERE r.token_id = $9
+     AND (l.state = 'queued' AND l.created_at > now() - interval '10 minutes'
+          OR tx.state IN ('signed', 'published'))
    ORDER BY l.id DESC
    LIMIT 1
 ), relay AS (

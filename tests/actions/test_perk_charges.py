@@ -12,6 +12,7 @@ import pytest_asyncio
 from ltzd.actions import perk_charges as module
 from ltzd.actions.perk_charges import PerkCharges, RedeemedCharges, RedeemRequest, SignedCaller
 from ltzd.actions.relayer.context import RelayContext
+from ltzd.actions.relayer.wallets import RelayWallets
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.errors import (
@@ -327,6 +328,37 @@ async def test_with_a_withdrawn_redemption_go_those_that_counted_on_it(till: Til
         again = await till.redeem(idempotency_key="till-1-0002")
     assert (again.already_processed, again.redemption.remaining) == (False, 2)
     assert till.node.left(TOKEN) == 2
+
+
+async def test_a_lapsed_redemption_whose_process_died_keeps_no_charges(till: Till) -> None:
+    """No lane sends it any more, and no process has deleted it yet."""
+    async with till.world.relaying():
+        pass
+    dying = asyncio.create_task(till.redeem(amount=2))
+    await till.is_written(1)
+    dying.cancel()
+    await asyncio.gather(dying, return_exceptions=True)
+    await till.world.observer.execute("UPDATE relays SET created_at = now() - interval '10 min'")
+    till.node.mines_at_once = True
+    async with till.world.relaying():
+        redeemed = await till.redeem()
+    assert redeemed.redemption.remaining == 2
+
+
+async def test_a_lapsed_redemption_of_a_dead_wallet_binds_no_later_one_to_it(till: Till) -> None:
+    async with till.world.relaying():
+        pass
+    dying = asyncio.create_task(till.redeem())
+    await till.is_written(1)
+    dying.cancel()
+    await asyncio.gather(dying, return_exceptions=True)
+    await till.world.observer.execute("UPDATE relays SET created_at = now() - interval '10 min'")
+    await till.world.observer.execute("UPDATE lanes SET served_at = now() - interval '10 min'")
+    till.node.mines_at_once = True
+    wallets = RelayWallets(till.context.pool, CHAIN_ID)
+    restarted = charges_over(replace(till.context, wallets=wallets), wait_seconds=5)
+    async with till.world.relaying(signer=OTHER_RELAYER):
+        assert (await restarted.redeem(till.request())).redemption.remaining == 2
 
 
 async def test_without_a_served_relay_wallet_nothing_is_written(till: Till) -> None:
