@@ -74,8 +74,9 @@ async def read_usage(
                         AS collections,
                       array_agg(expected_claims) FILTER (WHERE collection_id IS NOT NULL)
                         AS expected,
-                      array_agg(id ORDER BY id DESC) AS ids,
-                      array_agg(sha256(to_address || data) ORDER BY id DESC) AS digests,
+                      array_agg(id ORDER BY id DESC) FILTER (WHERE brand_id IS NULL) AS ids,
+                      array_agg(sha256(to_address || data) ORDER BY id DESC)
+                        FILTER (WHERE brand_id IS NULL) AS digests,
                       array_agg(DISTINCT CASE state WHEN 'sent' THEN claimed_by END)
                         FILTER (WHERE brand_id IS NULL) AS senders
                  FROM relays r

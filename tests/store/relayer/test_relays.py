@@ -36,7 +36,7 @@ from tests.support.relays.lanes import (
     store_signed,
     write,
 )
-from tests.support.rows.core import a_hash, a_wallet, save, value
+from tests.support.rows.core import BRAND, a_hash, a_wallet, save, value
 from tests.support.rows.explained import Explained
 from tests.support.waiting import until
 
@@ -174,6 +174,16 @@ async def test_a_call_counts_as_relayed_once_its_relay_is_settled(pool: Pool) ->
     (row,) = await send(pool, lane)
     await mine(pool, lane, row.id, an_inclusion())
     assert await were_relayed() == [True, False, False]
+
+
+async def test_a_brands_redemption_of_the_users_token_is_no_call_of_the_user(pool: Pool) -> None:
+    """Else it would stand for a relay that has settled since a simulation."""
+    call, redemption = await write(pool, a_relay(a_plan()), a_relay(a_plan(b"\x02")))
+    async with session(pool) as connection:
+        await connection.execute(
+            "UPDATE relays SET brand_id = $1, window_start = NULL WHERE id = $2", BRAND, redemption
+        )
+    assert list((await usage(pool)).calls_in_flight.values()) == [call]
 
 
 async def test_a_simulated_failure_does_not_count_and_keeps_its_key(pool: Pool) -> None:
