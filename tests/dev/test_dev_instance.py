@@ -287,7 +287,7 @@ async def test_a_start_goes_on_where_a_full_disk_left_the_sandboxs_port_empty(
     idle: Instance,
 ) -> None:
     await idle.begin()
-    await reaches(idle, "ltzd-data-directory")
+    await reaches(idle, "contracts.json")
     await idle.kill9()
     (idle.data_dir / "sandbox.port").write_text("")
     await idle.start()
