@@ -15,7 +15,8 @@ def add_route(
     name: str | None = None,
     ignore_body: bool = False,
 ) -> None:
-    """Add a route. With `ignore_body` the handler reads the request's body, under its own limit.
+    """Add a route. With `ignore_body` the handler reads the request's body, under its own limit;
+    otherwise a body is read and dropped (`connections/handling.py`).
 
     `ErrorResponder` writes every error. Without a format here, Sanic would look for one in the
     handler's source code, which it parses for each application anew.
