@@ -42,10 +42,16 @@ class _Unusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _LogPosition:
-    """A server, and its place in the log: the end of the primary's, or what a standby replayed."""
+    """A server, and its place in the log: the end of the primary's, or what a standby replayed.
+
+    Positions of two timelines tell nothing about each other. A standby's timeline is the newest one
+    that the server is known to have reached: with the rights of `pg_monitor` the one that it
+    receives now, otherwise that of its last restartpoint.
+    """
 
     system: str
     database: str
+    timeline: int
     position: int
 
 
@@ -125,6 +131,12 @@ class ReplicaReads:
         if (replica.system, replica.database) != (primary.system, primary.database):
             self._progress.forget()
             raise _Unusable("it is a standby of another database")
+        if replica.timeline != primary.timeline:
+            self._progress.forget()
+            raise _Unusable(
+                f"it is on timeline {replica.timeline}, and the primary on timeline "
+                f"{primary.timeline}"
+            )
         self._progress.replayed(replica.position)
         if self._progress.age(self._clock()) is None:
             raise _Unusable(f"it is more than {self._progress.most_seconds:g} s behind the primary")
@@ -182,12 +194,16 @@ async def _answer_of(standby: Pool, ask: Callable[[Connection], Awaitable[Answer
 
 _PRIMARY = """
 SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint AS position, current_database()::text AS name,
-       (SELECT system_identifier::text FROM pg_control_system()) AS system
+       (SELECT system_identifier::text FROM pg_control_system()) AS system,
+       ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int AS timeline
  WHERE NOT pg_is_in_recovery()
 """
 _STANDBY = """
 SELECT (pg_last_wal_replay_lsn() - '0/0')::bigint AS position, current_database()::text AS name,
-       (SELECT system_identifier::text FROM pg_control_system()) AS system
+       (SELECT system_identifier::text FROM pg_control_system()) AS system,
+       greatest((SELECT timeline_id FROM pg_control_checkpoint()),
+                (SELECT min_recovery_end_timeline FROM pg_control_recovery()),
+                (SELECT received_tli FROM pg_stat_wal_receiver)) AS timeline
  WHERE pg_is_in_recovery()
 """
 
@@ -202,7 +218,7 @@ async def _position_of(pool: Pool, question: str) -> _LogPosition:
         raise _Unusable(f"{server} does not answer: {_clause(error)}") from error
     if row is None:
         raise _Unusable(f"{server} is {'a standby' if server == 'the primary' else 'no standby'}")
-    return _LogPosition(row["system"], row["name"], row["position"])
+    return _LogPosition(row["system"], row["name"], row["timeline"], row["position"])
 
 
 def _clause(error: BaseException) -> str:

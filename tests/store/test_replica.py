@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -50,15 +51,22 @@ async def servers() -> AsyncIterator[Servers]:
         yield Servers(primary.url, standby.url, copy)
 
 
+@asynccontextmanager
+async def pools(*urls: str) -> AsyncIterator[list[Pool]]:
+    opened = [await open_pool(url, size=2, open_at_start=0) for url in urls]
+    try:
+        yield opened
+    finally:
+        for pool in opened:
+            pool.terminate()
+
+
 @pytest_asyncio.fixture
 async def pair(servers: Servers) -> AsyncIterator[Pair]:
-    primary = await open_pool(servers.primary_url, size=2, open_at_start=0)
-    standby = await open_pool(servers.standby_url, name="ltzd replica", size=2, open_at_start=0)
-    async with session(primary) as connection:
-        await connection.execute("CREATE TABLE IF NOT EXISTS written (number int)")
-    yield Pair(primary, standby)
-    primary.terminate()
-    standby.terminate()
+    async with pools(servers.primary_url, servers.standby_url) as (primary, standby):
+        async with session(primary) as connection:
+            await connection.execute("CREATE TABLE IF NOT EXISTS written (number int)")
+        yield Pair(primary, standby)
 
 
 @pytest.fixture
@@ -211,6 +219,61 @@ async def test_a_primary_in_the_standbys_place_is_not_used(pair: Pair, clock: Ma
     reads = ReplicaReads(pair.primary, pair.primary, most_seconds=MOST, clock=clock)
     await reads.look(pair.primary)
     assert unused(reads) == (0, "it is no standby")
+
+
+async def test_a_standby_of_a_lost_primary_is_not_used_beside_the_promoted_server(
+    clock: ManualClock,
+) -> None:
+    """The promoted server lacks commits that the standby has, so its log ends before the standby's
+    position, and the standby receives nothing of what is written from then on."""
+    async with (
+        a_data_directory() as first,
+        a_data_directory() as other,
+        a_data_directory() as next_,
+    ):
+        primary = await postgres.start(first, postgres.UNSAFE_BUT_FAST)
+        await a_copy(first, primary.url, other, follows=True)
+        promoted_url = await (await a_copy(first, primary.url, next_)).promote()
+        standby = await postgres.start(other, postgres.UNSAFE_BUT_FAST)
+        async with pools(primary.url, promoted_url, standby.url) as (before, after, copy):
+            async with session(before) as connection:
+                await connection.execute("CREATE TABLE lost AS SELECT generate_series(1, 100000)")
+            await fresh(Pair(before, copy), clock)
+            async with session(after) as connection:
+                await connection.execute("CREATE TABLE written AS SELECT 1 AS number")
+
+            reads = ReplicaReads(after, copy, most_seconds=MOST, clock=clock)
+            await reads.look(copy)
+            assert unused(reads) == (0, "it is on timeline 1, and the primary on timeline 2")
+            assert await reads.read(numbers) == {1}
+
+
+async def test_a_standby_that_follows_the_promoted_server_is_used(clock: ManualClock) -> None:
+    async with (
+        a_data_directory() as first,
+        a_data_directory() as other,
+        a_data_directory() as next_,
+    ):
+        primary = await postgres.start(first, postgres.UNSAFE_BUT_FAST)
+        async with pools(primary.url) as (before,), session(before) as connection:
+            await connection.execute("ALTER SYSTEM SET wal_keep_size = '1GB'")
+        await a_copy(first, primary.url, next_, follows=True)
+        promoted = await postgres.start(next_, postgres.UNSAFE_BUT_FAST)
+        await a_copy(first, primary.url, other)
+        standby = await postgres.start(other, postgres.UNSAFE_BUT_FAST)
+        async with pools(primary.url, promoted.url, standby.url) as (before, after, copy):
+            await fresh(Pair(before, after), clock)
+            async with session(after) as connection:
+                assert await connection.fetchval("SELECT pg_promote()")
+            reads = ReplicaReads(after, copy, most_seconds=MOST, clock=clock)
+            await reads.look(copy)
+            assert unused(reads) == (0, "it is on timeline 1, and the primary on timeline 2")
+
+            async with session(copy) as connection:
+                await connection.execute(f"ALTER SYSTEM SET primary_conninfo = '{promoted.url}'")
+                await connection.execute("SELECT pg_reload_conf()")
+            reads = await fresh(Pair(after, copy), clock)
+            assert await reads.read(is_standby)
 
 
 async def test_a_standby_that_dies_and_returns_and_is_promoted(
