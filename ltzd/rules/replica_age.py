@@ -35,6 +35,10 @@ class ReplayProgress:
     def forget(self) -> None:
         """The standby, or the primary, may be another one from now on."""
         self._positions.clear()
+        self.forget_replay()
+
+    def forget_replay(self) -> None:
+        """From now on `replayed` tells of another standby of the same primary."""
         self._replayed_at = -math.inf
 
     def age(self, now: float) -> float | None:

@@ -1,13 +1,16 @@
 """Reads that may be old: they go to a standby while it is fresh, and else to the primary.
 
 `[database] replica_url` leads to a streaming standby. Only reads by which nobody pays or decides
-come here (docs/decisions/0043). A standby that fails, stands still, lags or is promoted costs a few
-callers a short wait and none of them the answer; it is asked again once a look at it succeeds.
+come here (docs/decisions/0043). Each read makes sure that its connection leads to the server whose
+age is known: behind one address there may be several standbys. A standby that fails, stands still,
+lags or is promoted costs a few callers a short wait and none of them the answer; it is asked again
+once a look at it succeeds.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeVar
 
 import asyncpg
@@ -46,11 +49,13 @@ class _LogPosition:
 
     Positions of two timelines tell nothing about each other. A standby's timeline is the newest one
     that the server is known to have reached: with the rights of `pg_monitor` the one that it
-    receives now, otherwise that of its last restartpoint.
+    receives now, otherwise that of its last restartpoint. `started` differs between the copies of
+    a server; a standby that has crashed may return with an earlier position.
     """
 
     system: str
     database: str
+    started: datetime
     timeline: int
     position: int
 
@@ -72,6 +77,8 @@ class ReplicaReads:
         self._standby = standby
         self._clock = clock
         self._progress = ReplayProgress(most_seconds)
+        self._known_server: datetime | None = None
+        """The start of the standby that `_progress` is about."""
         self._reason: str | None = "it has not been asked yet"
         self._unused_since: float | None = None
         self._reads: set[asyncio.Task[object]] = set()
@@ -137,6 +144,9 @@ class ReplicaReads:
                 f"it is on timeline {replica.timeline}, and the primary on timeline "
                 f"{primary.timeline}"
             )
+        if replica.started != self._known_server:
+            self._progress.forget_replay()
+            self._known_server = replica.started
         self._progress.replayed(replica.position)
         if self._progress.age(self._clock()) is None:
             raise _Unusable(f"it is more than {self._progress.most_seconds:g} s behind the primary")
@@ -145,7 +155,7 @@ class ReplicaReads:
         self, standby: Pool, ask: Callable[[Connection], Awaitable[Answer]]
     ) -> Answer:
         """Raises _Unusable, also for a standby that does not answer: nobody waits for its end."""
-        task = asyncio.create_task(_answer_of(standby, ask))
+        task = asyncio.create_task(_answer_of(standby, self._known_server, ask))
         self._reads.add(task)
         task.add_done_callback(self._forget)
         try:
@@ -187,19 +197,27 @@ class ReplicaReads:
         self._reason = reason
 
 
-async def _answer_of(standby: Pool, ask: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+async def _answer_of(
+    standby: Pool, known: datetime | None, ask: Callable[[Connection], Awaitable[Answer]]
+) -> Answer:
+    """Raises _Unusable if the connection does not lead to the known standby."""
     async with session(standby) as connection:
+        if await connection.fetchval(_STARTED) != known:
+            raise _Unusable("the connection leads to another server")
         return await ask(connection)
 
 
+_STARTED = "SELECT pg_postmaster_start_time() WHERE pg_is_in_recovery()"
 _PRIMARY = """
 SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint AS position, current_database()::text AS name,
+       pg_postmaster_start_time() AS started,
        (SELECT system_identifier::text FROM pg_control_system()) AS system,
        ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int AS timeline
  WHERE NOT pg_is_in_recovery()
 """
 _STANDBY = """
 SELECT (pg_last_wal_replay_lsn() - '0/0')::bigint AS position, current_database()::text AS name,
+       pg_postmaster_start_time() AS started,
        (SELECT system_identifier::text FROM pg_control_system()) AS system,
        greatest((SELECT timeline_id FROM pg_control_checkpoint()),
                 (SELECT min_recovery_end_timeline FROM pg_control_recovery()),
@@ -218,7 +236,9 @@ async def _position_of(pool: Pool, question: str) -> _LogPosition:
         raise _Unusable(f"{server} does not answer: {_clause(error)}") from error
     if row is None:
         raise _Unusable(f"{server} is {'a standby' if server == 'the primary' else 'no standby'}")
-    return _LogPosition(row["system"], row["name"], row["timeline"], row["position"])
+    return _LogPosition(
+        row["system"], row["name"], row["started"], row["timeline"], row["position"]
+    )
 
 
 def _clause(error: BaseException) -> str:

@@ -43,6 +43,19 @@ def test_another_server_begins_anew() -> None:
     assert progress.age(1.0) is None
 
 
+def test_another_standby_of_the_primary_must_prove_its_own_age() -> None:
+    progress = ReplayProgress(MOST)
+    progress.note(1.0, 10)
+    progress.note(2.0, 20)
+    progress.replayed(10)
+    progress.forget_replay()
+    assert progress.age(2.0) is None
+    progress.replayed(19)
+    assert progress.age(2.0) is None
+    progress.replayed(20)
+    assert progress.age(2.5) == 0.5
+
+
 @given(
     steps=st.lists(
         st.tuples(st.floats(0.01, 3), st.integers(0, 50), st.integers(0, 80), st.booleans()),

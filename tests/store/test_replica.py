@@ -16,6 +16,7 @@ from ltzd.store.database import Connection, Pool, open_pool, session
 from ltzd.store.replica import NotReplicated, ReplicaReads
 from tests.support.clocks import ManualClock
 from tests.support.folders import a_data_directory
+from tests.support.services.mortal_proxy import a_mortal_proxy
 from tests.support.services.replicas import Replica, a_copy
 from tests.support.waiting import until
 
@@ -274,6 +275,37 @@ async def test_a_standby_that_follows_the_promoted_server_is_used(clock: ManualC
                 await connection.execute("SELECT pg_reload_conf()")
             reads = await fresh(Pair(after, copy), clock)
             assert await reads.read(is_standby)
+
+
+async def test_behind_one_address_a_second_standby_is_never_taken_for_the_first(
+    clock: ManualClock,
+) -> None:
+    """One address may lead to several standbys, and to another one from now on. The first standby
+    follows, and the second receives nothing."""
+    async with a_data_directory() as first, a_data_directory() as other, a_data_directory() as old:
+        primary = await postgres.start(first, postgres.UNSAFE_BUT_FAST)
+        async with pools(primary.url) as (before,), session(before) as connection:
+            await connection.execute("CREATE TABLE written AS SELECT 1 AS number")
+        await a_copy(first, primary.url, old)
+        await a_copy(first, primary.url, other, follows=True)
+        follower = await postgres.start(other, postgres.UNSAFE_BUT_FAST)
+        lagging = await postgres.start(old, postgres.UNSAFE_BUT_FAST)
+        async with (
+            a_mortal_proxy(follower.url) as (proxy, url),
+            pools(primary.url, url) as (before, copies),
+        ):
+            await Pair(before, copies).write(2)
+            reads = await fresh(Pair(before, copies), clock)
+            assert await reads.read(is_standby)
+            proxy.lead_to(lagging.url)
+            async with session(copies):  # the connection to the first standby is in use
+                begin_answer()
+                assert await reads.read(numbers) == {1, 2}
+                assert answer_age() is None, "the primary answers"
+                assert unused(reads) is None, "the first standby is fresh all the same"
+
+                await reads.look(copies)
+                assert unused(reads) == (0, "it is more than 10 s behind the primary")
 
 
 async def test_a_standby_that_dies_and_returns_and_is_promoted(

@@ -34,6 +34,11 @@ class MortalProxy:
     def die_at(self, request: int, moment: Moment) -> None:
         self._dies_at, self._moment, self.requests = request, moment, 0
 
+    def lead_to(self, url: str) -> None:
+        """Later connections lead to this server, as behind a balanced or renewed address."""
+        parts = urlsplit(url)
+        self._target = parts.hostname or "127.0.0.1", parts.port or 5432
+
     def revive(self) -> None:
         self._dies_at, self.is_dead = None, False
 
