@@ -13,7 +13,8 @@ _SILENT = timedelta(seconds=2)
 """A client that lives sends the rest of a database transaction sooner."""
 _HELD_UP = timedelta(seconds=0.25)
 _APPLICATIONS = [
-    f"ltzd {pool}" for pool in ("http", "operator", "indexer", "deliveries", "admin", "migrations")
+    f"ltzd {pool}"
+    for pool in ("http", "operator", "indexer", "deliveries", "admin", "rebuild", "migrations")
 ]
 """The sessions of pools and of background migrations. A command of a person may wait for an
 answer."""

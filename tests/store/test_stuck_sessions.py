@@ -9,6 +9,7 @@ import pytest
 
 from ltzd.store import database, stuck_sessions
 from ltzd.store.database import Connection, Pool
+from ltzd.store.role_pools import open_fresh_pool
 from tests.support.rows.core import value
 from tests.support.waiting import until
 
@@ -54,6 +55,37 @@ async def test_a_frozen_session_that_holds_up_another_one_is_ended(
         with pytest.raises(ENDED):
             await frozen.execute("COMMIT")
     await connection.close()
+
+
+async def test_a_frozen_process_that_fills_a_rebuild_is_ended_in_the_middle_of_a_copy(
+    database_url: str, pool: Pool
+) -> None:
+    """No timeout of PostgreSQL ends it: during a COPY the session counts as active."""
+    connection = await database.connect(database_url, "leases")
+    fresh = await open_fresh_pool(database_url, "public")
+    frozen = await fresh.take()
+    await frozen.execute("BEGIN; LOCK TABLE leases IN ACCESS EXCLUSIVE MODE")
+    await frozen.execute("CREATE TEMP TABLE copied (number int)")
+    copying = asyncio.create_task(frozen.copy_to_table("copied", source=_nothing_yet()))
+    try:
+        async with a_waiting_session(pool) as waiting:
+            pid = frozen.get_server_pid()
+
+            async def is_ended() -> bool:
+                return await stuck_sessions.end_stuck(connection) == [pid]
+
+            await until(is_ended)
+            assert await waiting == 0
+    finally:
+        fresh.terminate()
+        copying.cancel()
+        await asyncio.gather(copying, return_exceptions=True)
+        await connection.close()
+
+
+async def _nothing_yet() -> AsyncIterator[bytes]:
+    await asyncio.Event().wait()
+    yield b""
 
 
 @pytest.mark.parametrize(
