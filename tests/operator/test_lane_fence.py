@@ -264,8 +264,7 @@ async def test_a_foreign_use_that_shows_during_the_comparison_keeps_the_lane_clo
     world.node.use_nonce(MINTER)
     await world.queue()
     async with world.lane(replace(POLICY, pauses=replace(PAUSES, comparing=2.0))) as lane:
-        await until(lambda: true(lane.stopped is not None))
-        assert lane.pause.reason == FOREIGN_USE
+        await until(lambda: true(lane.pause.reason == FOREIGN_USE))
         await until(lambda: is_compared(world))
         await world.some_polls()
         assert lane.pause.reason == FOREIGN_USE
