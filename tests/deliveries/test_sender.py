@@ -271,7 +271,11 @@ async def test_a_single_webhook_that_is_given_up_does_not_disable_an_endpoint_th
 ) -> None:
     brand = await world.brand("/picky")
     (bad,) = await world.minted(brand)
-    await value(world.pool, "UPDATE webhooks SET attempts = $1", ATTEMPTS - 1)
+    await value(
+        world.pool,
+        "UPDATE webhooks SET attempts = $1, next_at = next_at + interval '1 minute'",
+        ATTEMPTS - 1,
+    )
 
     async def picky(request: web.Request) -> web.StreamResponse:
         text = await request.text()
@@ -288,6 +292,7 @@ async def test_a_single_webhook_that_is_given_up_does_not_disable_an_endpoint_th
 
         await until(given_up)
         await world.minted(brand, ltz=8)
+        world.advance(timedelta(minutes=2))  # the endpoint rests after a failure
         await world.delivered(2)
     (row,) = [row for row in await world.rows() if row["subject"] == bad]
     assert row["state"] == "exhausted"

@@ -6,6 +6,7 @@ that it checks.
 """
 
 import asyncio
+import inspect
 import os
 import random
 from collections.abc import Coroutine, Generator
@@ -48,6 +49,9 @@ class _Late(Coroutine[Any, Any, Any]):
                 if _random.random() < SHARE:
                     pause = min(_random.expovariate(1 / MEAN_SECONDS), MOST_SECONDS)
                     yield from asyncio.sleep(pause).__await__()
+            except GeneratorExit:
+                coroutine.close()
+                raise
             except BaseException as thrown:  # noqa: BLE001 # what a task is thrown goes to its coroutine
                 error = thrown
 
@@ -55,11 +59,12 @@ class _Late(Coroutine[Any, Any, Any]):
         return self._steps.send(value)
 
     def throw(self, *error: Any) -> Any:
+        if inspect.getgeneratorstate(self._steps) == inspect.GEN_CREATED:
+            return self._coroutine.throw(*error)
         return self._steps.throw(*error)
 
     def close(self) -> None:
         self._steps.close()
-        self._coroutine.close()
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self._steps

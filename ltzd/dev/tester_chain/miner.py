@@ -71,6 +71,8 @@ class Miner:
                 async with asyncio.timeout_at(due):
                     await self._changed.wait()
             except TimeoutError:
+                if self._changed.is_set():
+                    return
                 due = max(due, loop_time() - seconds) + seconds
                 await self._chain.mine(
                     even_empty=True, seconds_at_most=seconds * _SHARE_OF_INTERVAL

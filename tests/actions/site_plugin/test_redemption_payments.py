@@ -128,7 +128,7 @@ async def test_a_code_left_unpaid_by_a_reorg_is_pending_and_finally_reversed(
         assert (await sites.redeem(ann, perk)).is_pending, "nothing pays for the code now"
 
         async def is_reverted() -> bool:
-            await deployed.rpc.call("anvil_mine", hex(70))
+            await deployed.rpc.call("anvil_mine", hex(10))
             await recheck.recheck()
             return await sites.states() == ["reversed"]
 

@@ -54,6 +54,7 @@ async def test_the_mode_changes_while_it_runs(rpc: Rpc) -> None:
     await rpc("evm_setIntervalMining", 0.05)
     await _reaches(rpc, 2)
     await rpc("evm_setIntervalMining", 0)
+    await rpc("evm_mine")  # after a block that was under way
     stopped = await rpc.number()
     wallet = await rpc.funded()
     sent = await rpc("eth_sendRawTransaction", wallet.signed(0))

@@ -131,8 +131,8 @@ async def test_if_every_simulation_reverts_no_reward_is_failed(world: World) -> 
     async with world.serving():
         await reverted_once(world)
         world.node.reverts = lambda _data: True
-        await world.queue(20)
         before = world.node.simulated
+        await world.queue(20)
         await until(lambda: _rose(world, before + 2 * 39))
         assert await world.failures() == {}
 
@@ -218,8 +218,8 @@ async def test_a_node_that_cannot_simulate_fails_no_reward(world: World) -> None
     async with world.serving():
         await reverted_once(world)
         world.node.cannot_simulate = lambda _data: True
-        await queue_for(world, [BAD, a_wallet(1), a_wallet(2), a_wallet(3)])
         before = world.node.simulated
+        await queue_for(world, [BAD, a_wallet(1), a_wallet(2), a_wallet(3)])
         await until(lambda: _rose(world, before + 7))
         assert await world.failures() == {}
 

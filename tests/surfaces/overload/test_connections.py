@@ -63,9 +63,10 @@ async def until_true(claim: Callable[[], bool]) -> None:
 
 async def test_beyond_the_limit_the_connection_that_was_idle_longest_is_closed() -> None:
     async with a_server(HttpPolicy(max_connections=3)) as (url, app):
-        clients = [await Client.of(url, HEALTH) for _ in range(3)]
-        for client in clients:
-            assert await client.status() == 200
+        clients = []
+        for _ in range(3):
+            clients.append(await Client.of(url, HEALTH))
+            assert await clients[-1].status() == 200
         clients[0].writer.write(HEALTH)  # used again, so the second one is the oldest
         assert await clients[0].status() == 200
         newcomer = await Client.of(url, HEALTH)
