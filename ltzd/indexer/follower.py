@@ -17,6 +17,7 @@ from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.concurrency.outages import Outage
+from ltzd.concurrency.own_task import in_own_task
 from ltzd.errors import Broken, ImpossibleFact, IndexStopped, NodeUnavailable, Unavailable
 from ltzd.indexer.audit import Audit
 from ltzd.indexer.backfill.progress import BackfillProgress
@@ -144,8 +145,7 @@ class Follower:
         """
         while True:
             try:
-                async with self._leases.hold(indexer_lease(self._chain.chain_id)):
-                    await self.serve()
+                await in_own_task(self._hold_and_serve())
             except Unavailable as error:
                 self.is_serving = False
                 self._outage.failed(error.message)
@@ -156,6 +156,10 @@ class Follower:
                 self._branches.settle()
                 self._progress.end()
             await asyncio.sleep(self._policy.term_pause_seconds)
+
+    async def _hold_and_serve(self) -> None:
+        async with self._leases.hold(indexer_lease(self._chain.chain_id)):
+            await self.serve()
 
     async def _wait_for_node(self) -> None:
         """Wait until a node answers, without the lease: another process may have a node.

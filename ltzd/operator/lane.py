@@ -16,6 +16,7 @@ from ltzd.chain.node.broadcast import Broadcast
 from ltzd.chain.node.node import Node
 from ltzd.chain.signing import WalletSigner
 from ltzd.concurrency.outages import Outage
+from ltzd.concurrency.own_task import in_own_task
 from ltzd.errors import NodeUnavailable, Unavailable
 from ltzd.operator.fleet import lane_gauges
 from ltzd.operator.funds import FundsTracker
@@ -191,15 +192,7 @@ class WalletLane(ABC):
         pauses = self._policy.pauses
         pause = pauses.between_terms
         while True:
-            # In its own task: a task group that fails loses a cancellation that comes meanwhile.
-            term = asyncio.create_task(self._run_term())
-            try:
-                await asyncio.wait({term})
-            except asyncio.CancelledError:
-                term.cancel()
-                await asyncio.wait({term})
-                raise
-            term.result()
+            await in_own_task(self._run_term())
             if self.is_finished:
                 return
             if self._stopped is None:

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
+from types import TracebackType
 from typing import Any, TypeAlias
 
 import asyncpg
@@ -97,6 +98,32 @@ _PLANS = {
 costs as much as running, and no plan scans a table that was small when the plan was made."""
 
 
+class _Transaction(asyncpg.transaction.Transaction):  # type: ignore[misc]
+    """A database transaction that rolls back in a bounded time.
+
+    A connection that fails to roll back is dropped, which does the same, and the error that ended
+    the block is raised. If a cancelled caller got the failure of the rollback instead, a loop that
+    is told to end would take it for a lost database and go on.
+    """
+
+    __slots__ = ()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            await super().__aexit__(kind, error, trace)
+            return
+        try:
+            async with asyncio.timeout(_ROLLBACK_SECONDS):
+                await super().__aexit__(kind, error, trace)
+        except LOST:
+            self._connection.terminate()
+
+
 class _ProbedConnection(asyncpg.Connection):  # type: ignore[misc]
     """A connection whose socket notices that the server's machine, or the network, is gone."""
 
@@ -107,6 +134,12 @@ class _ProbedConnection(asyncpg.Connection):  # type: ignore[misc]
         transport_socket = transport.get_extra_info("socket")
         if transport_socket is not None and transport_socket.family != socket.AF_UNIX:
             _probe(transport_socket.fileno())
+
+    def transaction(
+        self, *, isolation: str | None = None, readonly: bool = False, deferrable: bool = False
+    ) -> _Transaction:
+        self._check_open()
+        return _Transaction(self, isolation, readonly, deferrable)
 
 
 def _probe(descriptor: int) -> None:
@@ -233,7 +266,7 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
         """Return a connection of `take`, or drop one that does not come to rest in time."""
         try:
             # The error of the caller, who may have cancelled a statement, must stay.
-            with suppress(TimeoutError):
+            with suppress(*LOST):
                 await self.release(connection, timeout=_ROLLBACK_SECONDS)
         finally:
             self._free.release()
@@ -340,24 +373,8 @@ async def connect(
 @asynccontextmanager
 async def transaction(pool: Pool) -> AsyncIterator[Connection]:
     """One database transaction. Raises DatabaseUnavailable as `session` does."""
-    async with session(pool) as connection:
-        block = connection.transaction()
-        await block.start()
-        try:
-            yield connection
-        except BaseException:
-            await _roll_back(connection, block)
-            raise
-        await block.commit()
-
-
-async def _roll_back(connection: Connection, block: asyncpg.transaction.Transaction) -> None:
-    """Roll back, or drop the connection, which does the same, if the server does not answer."""
-    try:
-        async with asyncio.timeout(_ROLLBACK_SECONDS):
-            await block.rollback()
-    except LOST:
-        connection.terminate()
+    async with session(pool) as connection, connection.transaction():
+        yield connection
 
 
 @asynccontextmanager

@@ -572,6 +572,36 @@ async def test_a_node_is_followed_again_after_an_outage(
     assert logs[-1]["failures"] >= 5
 
 
+async def test_a_follower_that_is_told_to_end_while_its_term_ends_follows_no_further(
+    following: IndexedChain, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A silent database, for one, lets the audit take its time to end after the node has failed."""
+    is_ending, may_end = asyncio.Event(), asyncio.Event()
+
+    async def ends_slowly(_epoch: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_ending.set()
+            await may_end.wait()
+
+    monkeypatch.setattr(following.follower._audit, "run", ends_slowly)
+    run = asyncio.create_task(following.follower.run())
+
+    async def serves() -> bool:
+        return following.follower.is_serving
+
+    await until(serves)
+    node.is_down = True
+    await is_ending.wait()
+    run.cancel()
+    may_end.set()
+    done, _ = await asyncio.wait({run}, timeout=20.0)
+    run.cancel()
+    assert done == {run}
+    assert run.cancelled()
+
+
 async def _follow_through_an_outage(following: IndexedChain, node: FakeNode) -> None:
     async def arrived() -> bool:
         return (await following.cursor()).hash == node.head.hash

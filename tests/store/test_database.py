@@ -2,8 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import asyncpg
 import pytest
@@ -13,6 +13,7 @@ from ltzd.store import database
 from ltzd.store.database import Connection, Pool, session, transaction
 from tests.support.rows.core import value
 from tests.support.services.postgres import Databases
+from tests.support.services.silent_proxy import a_silent_proxy
 from tests.support.waiting import until
 
 NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
@@ -103,6 +104,39 @@ async def test_a_lost_connection_is_unavailable_and_the_pool_recovers(
             return False
 
     await until(recovers)
+
+
+@asynccontextmanager
+async def nested(pool: Pool) -> AsyncIterator[Connection]:
+    """A database transaction as the modules of the store begin it."""
+    async with session(pool) as connection, connection.transaction():
+        yield connection
+
+
+@pytest.mark.parametrize("opened", [session, transaction, nested])
+async def test_a_caller_that_is_cancelled_while_the_server_is_silent_stays_cancelled(
+    database_url: str, opened: Callable[[Pool], AbstractAsyncContextManager[Connection]]
+) -> None:
+    """A loop that got DatabaseUnavailable instead would go on, and its process would never end."""
+    async with a_silent_proxy(database_url) as (proxy, url):
+        silent_pool = await database.open_pool(url, open_at_start=0)
+        is_asking = asyncio.Event()
+
+        async def ask() -> None:
+            async with opened(silent_pool) as connection:
+                await connection.execute("SELECT 1")
+                proxy.swallow()
+                is_asking.set()
+                await connection.execute("SELECT 2")
+
+        asking = asyncio.create_task(ask())
+        await is_asking.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        proxy.heal()
+        assert await value(silent_pool, "SELECT 3") == 3
+        silent_pool.terminate()
 
 
 @pytest.mark.parametrize(

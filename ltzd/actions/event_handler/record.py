@@ -29,6 +29,7 @@ from ltzd.actions.event_handler.writer import AddressErased, EventWriter
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.actions.users.identity_provider import IdentityProvider
+from ltzd.actions.users.registration import UserRegistration
 from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.concurrency.request_ids import current_request_id
@@ -131,6 +132,7 @@ class EventHandler:
         self._ids = event_ids()
         self._known: LRUCache[str, User] = LRUCache(_KNOWN_USERS)
         self._pending_wallets = _PendingWallets()
+        self._registration = UserRegistration(pool, identity, erased)
         self._writer = EventWriter(pool, wakeups, self._known, policy)
 
     async def run(self) -> None:
@@ -312,13 +314,29 @@ class EventHandler:
             self._pending_wallets.add(check)
         try:
             await self._count(request, check.brand)
+        except BaseException:
+            self._pending_wallets.remove(check)
+            raise
+        try:
             wallet = await self._identity.wallet_of_email(request.email)
+        except asyncio.CancelledError:
+            self._register(request, check)
+            raise
         except BaseException:
             self._pending_wallets.remove(check)
             raise
         email_key = check.key[2]
         id_ = users.user_id(wallet.subject, email_key)
         return User(id_, email_key, wallet.subject, wallet.wallet)
+
+    def _register(self, request: EventRequest, check: EventCheck) -> None:
+        """Count the wallet of an event whose caller is gone: the identity provider makes it anyway.
+
+        A stranger could otherwise have any number of wallets made by hanging up.
+        """
+        if check.brand.max_new_wallets_per_hour:
+            registration = self._registration.begin(request.email, check.brand)
+            registration.add_done_callback(lambda _: self._pending_wallets.remove(check))
 
     async def _write_one(
         self, request: EventRequest | Refused, prepared: PreparedEvent

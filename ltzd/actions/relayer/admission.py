@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ltzd.concurrency.batch_writer import RETRY, BatchWriter, Retry
 from ltzd.concurrency.request_ids import current_request_id
-from ltzd.errors import LaneLost, Refused
+from ltzd.errors import DatabaseUnavailable, LaneLost, Refused
 from ltzd.rules.relayer.admission import Admission, Admitted, NewRelay, decide
 from ltzd.rules.relayer.gas_budgets import GasBudgets, GasLedger
 from ltzd.rules.relayer.limits import RelayUsage
@@ -151,16 +151,15 @@ class RelayAdmission:
             for draft, usage in zip(drafts, usages, strict=True)
         ]
         open_ = [at for at, decision in enumerate(decisions) if decision is None]
-        ids: dict[int, int | None] = {}
+        written: dict[int, int | DatabaseUnavailable | None] = {}
         if connection is None:
-            ids = await self._sign(new, usages, open_)
-        queued = [at for at in open_ if at not in ids]
+            written |= await self._sign(new, usages, open_)
+        queued = [at for at in open_ if at not in written]
         if queued:
-            ids |= zip(
-                queued, await self._queue(connection, [new[at] for at in queued]), strict=True
-            )
+            relays_ = [new[at] for at in queued]
+            written |= zip(queued, await self._queue(connection, relays_), strict=True)
         return [
-            self._outcome(draft, usage, ids[at]) if decision is None else decision
+            self._outcome(draft, usage, written[at]) if decision is None else decision
             for at, (draft, usage, decision) in enumerate(
                 zip(drafts, usages, decisions, strict=True)
             )
@@ -182,21 +181,31 @@ class RelayAdmission:
 
     async def _queue(
         self, connection: Connection | None, new: Sequence[NewRelay]
-    ) -> list[int | None]:
+    ) -> Sequence[int | DatabaseUnavailable | None]:
+        """Without a `connection` a lost database is these relays' answer alone: a lane may have
+        stored other relays of the batch before.
+        """
         if connection is not None:
             return await relays.insert(connection, new)  # announced after the commit
-        async with session(self._pool) as own:
-            ids = await relays.insert(own, new)
+        try:
+            async with session(self._pool) as own:
+                ids = await relays.insert(own, new)
+        except DatabaseUnavailable as error:
+            return [error] * len(new)
         self._wakeups.announce(RELAYS)
         return ids
 
-    def _outcome(self, draft: _Draft, usage: RelayUsage, id_: int | None) -> Admitted | Retry:
-        if id_ is None:
+    def _outcome(
+        self, draft: _Draft, usage: RelayUsage, written: int | DatabaseUnavailable | None
+    ) -> Admitted | Retry | DatabaseUnavailable:
+        if isinstance(written, DatabaseUnavailable):
+            return written
+        if written is None:
             draft.usage = None
             return RETRY
         self._remember_version(draft.user, usage.version + 1)
         window = usage.window(used_more=draft.relay.failure is None)
-        return Admitted(id_, window, is_new=True)
+        return Admitted(written, window, is_new=True)
 
 
 async def _read_usages(connection: Connection, drafts: Sequence[_Draft]) -> list[RelayUsage]:

@@ -1,10 +1,16 @@
 """Finds or creates the user of an e-mail address, for every request that is not an event.
 
 The user has a row once this returns, so a later event creates no second wallet. A created wallet
-counts towards the brand's limit of new wallets an hour.
+counts towards the brand's limit of new wallets an hour, also if its caller is cancelled meanwhile:
+the identity provider makes the wallet all the same.
 """
 
+import asyncio
+import sys
+from functools import partial
+
 from ltzd.actions.users.identity_provider import IdentityProvider
+from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import RateLimited
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.event_handler.brand_limits import rate_limited, refuse_more_wallets, wallets_of
@@ -13,6 +19,7 @@ from ltzd.store.database import Pool, session
 from ltzd.store.users import users
 from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.users.users import User
+from ltzd.values import Address
 
 
 class UserRegistration:
@@ -20,10 +27,24 @@ class UserRegistration:
         self._pool = pool
         self._erased = erased
         self._identity = identity
+        # Unbounded here: the identity provider's client bounds the look-ups.
+        self._flights: SingleFlight[tuple[Address, str], User] = SingleFlight(
+            "user registration", sys.maxsize
+        )
 
     async def user_of(self, email: str, brand: Brand) -> User:
         """Raises RateLimited, InvalidFields, and Unavailable while the wallet cannot be found."""
         key = users.email_key(email)
+        start = partial(self._user_of, email, key, brand)
+        return await self._flights.call((brand.address, key), start)
+
+    def begin(self, email: str, brand: Brand) -> asyncio.Task[User]:
+        """As `user_of`, for a caller that does not wait; concurrent calls share the task."""
+        key = users.email_key(email)
+        start = partial(self._user_of, email, key, brand)
+        return self._flights.begin((brand.address, key), start)
+
+    async def _user_of(self, email: str, key: str, brand: Brand) -> User:
         async with session(self._pool) as connection:
             known = await self._erased.find_user(connection, key)
             if known is not None:

@@ -8,7 +8,6 @@ behind it are kept. The memory for ranges is bounded, whatever the blocks hold.
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from ltzd import telemetry
@@ -90,9 +89,8 @@ class BackfillRanges:
         self._ahead.clear()
         for task in tasks:
             task.cancel()
-        with suppress(asyncio.CancelledError):
-            await asyncio.gather(*tasks, return_exceptions=True)
         telemetry.BACKFILL_HELD_BYTES.set(0)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _take_more(self, taken: list[ReadRange]) -> None:
         """Adds ranges that follow, as many as are ready, and waits until the events suffice.

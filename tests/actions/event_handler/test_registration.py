@@ -19,6 +19,7 @@ from ltzd.store.users.users import User
 from ltzd.values import Address
 from tests.support.rows.core import value
 from tests.support.surfaces.event_action import NO_LIMITS, SEALER, a_brand, a_handler, a_request
+from tests.support.waiting import until
 
 FULL, ROOMY = Address(b"\x0a" * 20), Address(b"\x0b" * 20)
 RULE = EventRule(type="account_creation", reward=0, **NO_LIMITS)
@@ -159,3 +160,73 @@ async def test_a_user_is_found_whom_another_process_has_just_given_the_last_wall
         assert user.email_key == "ann@shop.example"
         with pytest.raises(RateLimited):
             await registration.user_of("ben@shop.example", brand)
+
+
+async def test_the_wallet_of_a_caller_that_hangs_up_counts_towards_the_limit(
+    database_url: str, pool: Pool, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The identity provider makes the wallet all the same."""
+    async with a_handler(database_url, sandbox, limited(FULL, 1)) as handler:
+        wallet_of_email = handler._identity.wallet_of_email
+        is_asked = asyncio.Event()
+
+        async def slow_at_first(email: str) -> IdentityUser:
+            if not is_asked.is_set():
+                is_asked.set()
+                await asyncio.Event().wait()
+            user: IdentityUser = await wallet_of_email(email)
+            return user
+
+        monkeypatch.setattr(handler._identity, "wallet_of_email", slow_at_first)
+        hanging_up = asyncio.create_task(
+            handler.record(a_request("gone@shop.example", brand_id=FULL))
+        )
+        await is_asked.wait()
+        hanging_up.cancel()
+        await asyncio.wait({hanging_up})
+        assert hanging_up.cancelled()
+        with pytest.raises(RateLimited):
+            await handler.record(a_request("second@shop.example", brand_id=FULL))
+
+        async def counted() -> int | None:
+            used: int | None = await value(
+                pool, "SELECT sum(used)::int FROM brand_usage WHERE brand_id = $1", FULL
+            )
+            return used
+
+        assert await until(counted) == 1
+        with pytest.raises(RateLimited):
+            await handler.record(a_request("third@shop.example", brand_id=FULL))
+        recorded = await handler.record(a_request("gone@shop.example", brand_id=FULL))
+        assert isinstance(recorded, RecordedEvent)
+
+
+async def test_a_registration_goes_on_when_its_caller_hangs_up(
+    database_url: str, pool: Pool, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_handler(database_url, sandbox, limited(FULL, 1)) as handler:
+        registration = UserRegistration(pool, handler._identity, handler._erased)
+        wallet_of_email = handler._identity.wallet_of_email
+        is_asked, may_answer = asyncio.Event(), asyncio.Event()
+
+        async def slow(email: str) -> IdentityUser:
+            is_asked.set()
+            await may_answer.wait()
+            user: IdentityUser = await wallet_of_email(email)
+            return user
+
+        monkeypatch.setattr(handler._identity, "wallet_of_email", slow)
+        brand = limited(FULL, 1)
+        hanging_up = asyncio.create_task(registration.user_of("gone@shop.example", brand))
+        await is_asked.wait()
+        hanging_up.cancel()
+        await asyncio.wait({hanging_up})
+        may_answer.set()
+
+        async def counted() -> int | None:
+            used: int | None = await value(
+                pool, "SELECT sum(used)::int FROM brand_usage WHERE brand_id = $1", FULL
+            )
+            return used
+
+        assert await until(counted) == 1

@@ -11,7 +11,13 @@ from structlog.testing import capture_logs
 
 from ltzd.actions.relayer.admission import RelayAdmission
 from ltzd.concurrency.request_ids import begin_request
-from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited, ValidationFailed
+from ltzd.errors import (
+    ClaimLimitReached,
+    DatabaseUnavailable,
+    IdempotencyKeyReused,
+    RateLimited,
+    ValidationFailed,
+)
 from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
 from ltzd.rules.relayer.admission import Admission, Admitted, Conflict, NewRelay
 from ltzd.rules.relayer.calls import RequestedClaim
@@ -19,11 +25,13 @@ from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets
 from ltzd.rules.relayer.limits import ClaimLimit
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.relayer import gas_budgets, relays
+from ltzd.store.relayer.direct_lanes import DirectLanes
 from ltzd.store.wakeups import RELAYS, WakeupHub
 from ltzd.values import Address
 from tests.support.relays.lanes import USER, a_plan, a_relay_lane, row_states, send
 from tests.support.rows.core import a_hash, a_wallet, running, save, value
 from tests.support.rows.notifications import announced
+from tests.support.waiting import until
 
 MAX_COST_WEI = 10
 
@@ -123,6 +131,51 @@ class CommittedHub(WakeupHub):
     def announce(self, channel: str) -> None:
         self.lent.append(self._pool.in_use)
         super().announce(channel)
+
+
+class OneSlotLane:
+    """Stores the first of the relays, as a lane that has room for no more."""
+
+    wallet = a_wallet(99)
+    direct_slots = 1
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def admit(self, new: Sequence[NewRelay]) -> list[int | None]:
+        async with session(self._pool) as connection:
+            return await relays.insert(connection, new[:1])
+
+
+async def test_a_signed_relay_is_admitted_though_the_database_is_lost_for_the_others_of_its_batch(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer of 503 says that nothing was sent, and its caller sends the call again."""
+    insert, calls = relays.insert, 0
+
+    async def lost_after_the_first(connection: Any, new: Sequence[Any]) -> list[int | None]:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise ConnectionResetError
+        return await insert(connection, new)
+
+    monkeypatch.setattr(relays, "insert", lost_after_the_first)
+    lanes = DirectLanes()
+    lanes.add(OneSlotLane(pool))
+    admission = RelayAdmission(pool, WakeupHub(""), NO_BUDGETS, lanes)
+    drafts = [a_draft(bytes([number]), a_wallet(number)) for number in range(1, 4)]
+    waiting = asyncio.ensure_future(all_at_once(admission, drafts))
+
+    async def are_one_batch() -> bool:
+        return admission._writer._waiting_count == len(drafts)
+
+    await until(are_one_batch)
+    async with running(admission.run()):
+        signed, *others = await waiting
+    assert isinstance(signed, Admitted)
+    assert [type(other) for other in others] == [DatabaseUnavailable] * 2
+    assert await value(pool, "SELECT array_agg(id) FROM relays") == [signed.id]
 
 
 BUDGETS = pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Ranges that are read ahead: in their order, kept when another one fails, and bounded."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -123,3 +124,30 @@ async def test_small_ranges_are_joined_to_one_commit() -> None:
     taken = await reading.take(1)
     assert taken.fact_counts()["transfer"] == 20
     await reading.ranges.forget()
+
+
+async def test_a_caller_that_is_cancelled_while_reading_ends_stays_cancelled(
+    reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The follower would otherwise go on, and its process would never end."""
+    is_reading, is_ending, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def ends_slowly(*_: object) -> None:
+        is_reading.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_ending.set()
+            await may_end.wait()
+
+    monkeypatch.setattr(reading.ranges._reader, "read", ends_slowly)
+    taking = asyncio.create_task(reading.take(1))
+    await is_reading.wait()
+    taking.cancel()
+    await asyncio.wait({taking})
+    forgetting = asyncio.create_task(reading.ranges.forget())
+    await is_ending.wait()
+    forgetting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await forgetting
+    may_end.set()
