@@ -45,9 +45,12 @@ def read_secret(path: Path) -> bytes:
 
 
 def read_secret_text(path: Path) -> str:
-    """The file's text in UTF-8, stripped. Raises Misconfigured like `read_secret`."""
+    """The file's text in UTF-8, stripped and without a byte-order mark.
+
+    Raises Misconfigured like `read_secret`.
+    """
     try:
-        return read_secret(path).decode().strip()
+        return read_secret(path).decode("utf-8-sig").strip()
     except UnicodeError:
         raise Misconfigured(f"{path} cannot be read: it is not UTF-8 text") from None
 

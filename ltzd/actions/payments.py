@@ -192,13 +192,15 @@ class Payments:
         async with transaction(self._pool) as connection:
             await payments.lock_intent(connection, payment.payment_intent_id)
             recorded = await payments.record(connection, payment)
+            _report_reversals(recorded.reversals)
         if recorded.outcome is PaymentOutcome.REFUNDED:
             raise refused_refund()
         if recorded.outcome is PaymentOutcome.NEW:
-            self._announce(payment, recorded.reversals)
+            self._announce(payment)
+            self._wake_webhooks(recorded.reversals)
         return payment, recorded.outcome is PaymentOutcome.NEW
 
-    def _announce(self, payment: Payment, reversals: Sequence[ReversalRow]) -> None:
+    def _announce(self, payment: Payment) -> None:
         """Log a committed payment and wake the mint lane."""
         log.info(
             "payment.recorded",
@@ -209,8 +211,10 @@ class Payments:
         )
         _QUEUED.inc()
         self._wakeups.notify(REWARDS)
-        for reversal in reversals:
-            self._announce_reversal(reversal)
+
+    def _wake_webhooks(self, reversals: Sequence[ReversalRow]) -> None:
+        if any(reversal.is_announced for reversal in reversals):
+            self._wakeups.notify(WEBHOOKS)
 
     async def _hash(self, payment: Payment, is_new: bool) -> Hash32:
         """Raises MintPending."""
@@ -265,8 +269,9 @@ class Payments:
             if reversal is None:
                 return
             written = await payments.record_reversal(connection, reversal)
-        if written is not None:
-            self._announce_reversal(written)
+            written_rows = [] if written is None else [written]
+            _report_reversals(written_rows)
+        self._wake_webhooks(written_rows)
 
     async def _report_failed_refund(self, refund: RefundFailed) -> None:
         """Log an error: an operator tells the brand, which was told of a refund.
@@ -285,8 +290,14 @@ class Payments:
             usd_cents=refund.usd_cents,
         )
 
-    def _announce_reversal(self, row: ReversalRow) -> None:
-        """Log an error if the payment was minted: an operator decides about its LTZ."""
+
+def _report_reversals(rows: Sequence[ReversalRow]) -> None:
+    """Log an error for a minted payment: an operator decides about its LTZ.
+
+    Called before the commit: nobody would be told by a process that dies after it, and a commit
+    that fails is repeated by the provider.
+    """
+    for row in rows:
         reversal = row.reversal
         of = "unknown" if row.session_id is None else "minted"
         telemetry.PAYMENT_REVERSALS.labels(reversal.kind, of).inc()
@@ -299,8 +310,6 @@ class Payments:
             session=row.session_id,
             usd_cents=reversal.usd_cents,
         )
-        if row.is_announced:
-            self._wakeups.notify(WEBHOOKS)
 
 
 def _key(request: CheckoutRequest) -> str:

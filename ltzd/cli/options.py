@@ -1,5 +1,6 @@
 """Options and arguments that several commands share."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -44,3 +45,10 @@ Sender = Annotated[
         "--from", help="The account that will send it; simulate as this account.", metavar="0x…"
     ),
 ]
+
+
+def target_options(data_dir: Path, config: Path | None) -> str:
+    """The options by which a following command finds the same database, after a space."""
+    if config is not None:
+        return f" --config {shlex.quote(str(config))}"
+    return "" if data_dir == DEFAULT_DATA_DIR else f" --data-dir {shlex.quote(str(data_dir))}"

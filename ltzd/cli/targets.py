@@ -65,7 +65,8 @@ async def open_connection(target: Target, command: str) -> AsyncIterator[Connect
 async def connection_to(url: str, command: str) -> AsyncIterator[Connection]:
     """A connection whose errors name what a person must do.
 
-    Raises Misconfigured for a missing schema or privilege, and DatabaseUnavailable.
+    Raises Misconfigured for a missing schema or privilege and for an argument that is no UTF-8, and
+    DatabaseUnavailable.
     """
     connection = await database.connect(url, command)
     try:
@@ -77,6 +78,13 @@ async def connection_to(url: str, command: str) -> AsyncIterator[Connection]:
         ) from error
     except asyncpg.InsufficientPrivilegeError as error:
         raise Misconfigured(lacks_privilege(error, url)) from error
+    except asyncpg.DataError as error:
+        if not isinstance(error.__cause__, UnicodeEncodeError):
+            raise
+        raise Misconfigured(
+            "An argument holds bytes that are not UTF-8: give it in UTF-8, as a terminal does if "
+            "LANG ends with UTF-8."
+        ) from error
     except database.LOST as error:
         if is_of_a_disk(error):
             raise

@@ -2,10 +2,10 @@
 
 The log lines of ltzd, of Sanic and of other libraries pass the same processors. Tokens, keys and
 e-mail addresses are removed by the names of their fields and by their format anywhere in a text.
-A line that cannot be written, for example to a full disk, is lost and counted, and ends nothing.
+`log_file` writes the lines, and holds up nothing.
 """
 
-import io
+import atexit
 import logging
 import re
 import sys
@@ -16,7 +16,7 @@ from typing import Any, TextIO, cast
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from ltzd import telemetry
+from ltzd.daemon.log_file import LogFile
 
 REDACTED = "[redacted]"
 
@@ -56,6 +56,7 @@ def configure(
     `as_json` chooses the format; by default a terminal gets text and anything else gets JSON.
     """
     target = LogFile(stream or sys.stderr)
+    atexit.register(target.finish)
     plain = as_json if as_json is not None else not target.isatty()
     shared = _processors()
     renderer: Processor = (
@@ -68,27 +69,6 @@ def configure(
         cache_logger_on_first_use=False,
     )
     _configure_stdlib(target, level, shared, renderer)
-
-
-class LogFile(io.TextIOBase):
-    """Writes each text at once. A text that the stream refuses is lost, and nothing is raised.
-
-    Without this, a full disk or a closed pipe would end the lane or the request that logs.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def isatty(self) -> bool:
-        return self._stream.isatty()
-
-    def write(self, text: str) -> int:
-        try:
-            self._stream.write(text)
-            self._stream.flush()
-        except OSError:
-            telemetry.LOG_LINES_LOST.inc()
-        return len(text)
 
 
 def _processors() -> Sequence[Processor]:

@@ -110,6 +110,7 @@ class WakeupHub:
         self._subscribers: dict[str, list[Wakeup]] = {channel: [] for channel in CHANNELS}
         self._unsent: set[str] = set()
         self._has_work = asyncio.Event()
+        self._pause_seconds = _FIRST_PAUSE_SECONDS
 
     def subscribe(self, channel: str) -> Wakeup:
         wakeup = Wakeup(self._poll_seconds)
@@ -132,16 +133,14 @@ class WakeupHub:
 
         Reconnects after a failure, and when the server has not answered for some seconds.
         """
-        pause = _FIRST_PAUSE_SECONDS
         outage = Outage("wakeups.connection_lost", "wakeups.connection_back")
         while True:
             try:
                 await self._listen_once(outage)
-                pause = _FIRST_PAUSE_SECONDS
             except _CONNECTION_ERRORS as error:
                 outage.failed(reason_of(error))
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+            await asyncio.sleep(self._pause_seconds)
+            self._pause_seconds = min(self._pause_seconds * 2, _LONGEST_PAUSE_SECONDS)
 
     async def _listen_once(self, outage: Outage) -> None:
         connection = await database.connect(self._url, "wakeups", seconds=_CONNECT_SECONDS)
@@ -157,6 +156,7 @@ class WakeupHub:
                     async with asyncio.timeout(self._check_seconds):
                         await self._has_work.wait()
                 await self._send(connection)
+                self._pause_seconds = _FIRST_PAUSE_SECONDS
                 await asyncio.sleep(_GATHER_SECONDS)
         finally:
             if not connection.is_closed():

@@ -955,6 +955,30 @@ async def test_refunds_and_disputes_are_recorded_once_announced_and_logged_as_er
     assert len(await rewards(world)) == 1, "no LTZ is taken back"
 
 
+async def test_a_process_that_dies_after_a_reversals_commit_has_told_the_operator(
+    world: World, shop: FakePayments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider's repetition of the event finds the reversal recorded, and reports nothing."""
+    session_id = shop.make(metadata=metadata(brand_id=BRAND_TEXT))
+    await world.mint(session_id)
+
+    class Dead(BaseException):
+        pass
+
+    @asynccontextmanager
+    async def transaction_of_a_dying_process(pool: Pool) -> AsyncIterator[Any]:
+        async with transaction(pool) as connection:
+            yield connection
+        raise Dead
+
+    monkeypatch.setattr("ltzd.actions.payments.transaction", transaction_of_a_dying_process)
+    with capture_logs() as logs, pytest.raises(Dead):
+        await world.deliver(a_refund("pi_1", 100, "re_1"))
+
+    assert await reversals(world) == [("refund", session_id, 100)]
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["payment.reversed"]
+
+
 async def test_a_refund_that_fails_is_reported_to_the_operator(
     world: World, shop: FakePayments
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ltzd import __version__
 from ltzd.cli.targets import Target, open_connection
-from tests.support.commands import Outcome, ltzd, ltzd_apart
+from tests.support.commands import Outcome, a_data_directory_of, ltzd, ltzd_apart
 from tests.support.secret_files import write_secret
 
 
@@ -54,6 +54,27 @@ async def test_a_full_disk_is_not_taken_for_a_lost_database(database_url: str) -
     with pytest.raises(OSError, match="No space left"):
         async with open_connection(target, "test"):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("brand", "show"),
+        ("brand", "pause"),
+        ("webhooks", "list", "--brand"),
+        ("user", "show"),
+        ("event", "list", "--brand"),
+        ("lane", "pause", "--kind", "mint", "--reason"),
+    ],
+)
+async def test_an_argument_that_is_not_utf8_is_a_sentence(
+    command: tuple[str, ...], tmp_path: Path, database_url: str
+) -> None:
+    folder = a_data_directory_of(tmp_path / "data", database_url)
+    outcome = await ltzd(*command, "caf\udce9", "--data-dir", folder)
+
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith("ltzd: ")
 
 
 async def test_closed_standard_streams_are_the_null_device(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`ltzd restore` and `ltzd lane adopt` say what differs, and change only what they name."""
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.chain.signing import Signer, UnsignedTransaction
+from ltzd.cli.options import target_options
 from ltzd.rules.operator.fees import GWEI
 from ltzd.store.database import session
 from ltzd.values import checksummed, hex_of
@@ -28,6 +30,7 @@ STOLEN = Signer(b"\x07" * 32)
 class Cli:
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
+        self.options = f"--data-dir {shlex.quote(str(data_dir))}"
 
     async def __call__(self, *arguments: object) -> Outcome:
         return await ltzd(*arguments, "--data-dir", self._data_dir)
@@ -97,8 +100,23 @@ async def test_a_check_tells_what_was_lost_and_changes_nothing(world: World, cli
     assert f"The mint lane of {WALLET}: next nonce 0" in done.out
     assert "The chain knows 1 nonces of it, the database 0" in done.out
     assert "LTZ has used later references: `ltzd restore apply` continues at 256" in done.out
-    assert "To do: ltzd restore apply" in done.out
+    assert f"To do: `ltzd restore apply {cli.options}`." in done.out
     assert await rows(world) == before
+
+
+@pytest.mark.parametrize(
+    ("data_dir", "config", "options"),
+    [
+        (".ltzd", "/etc/ltzd/ltzd.toml", " --config /etc/ltzd/ltzd.toml"),
+        (".ltzd", "a folder/ltzd.toml", " --config 'a folder/ltzd.toml'"),
+        (".ltzd", None, ""),
+        ("other", None, " --data-dir other"),
+    ],
+)
+def test_the_next_command_names_the_files_of_this_one(
+    data_dir: str, config: str | None, options: str
+) -> None:
+    assert target_options(Path(data_dir), None if config is None else Path(config)) == options
 
 
 async def test_apply_lets_a_restored_database_continue_and_says_so(world: World, cli: Cli) -> None:

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from ltzd.store import wakeups
+from ltzd.errors import DatabaseUnavailable
+from ltzd.store import database, wakeups
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.wakeups import BLOCKS, CHANNELS, REWARDS, Wakeup, WakeupHub, notify, origin
 from tests.support.rows.core import running, value
@@ -166,6 +167,48 @@ async def test_listening_retries_while_the_database_is_unavailable() -> None:
     async with running(hub.listen()) as (task,):
         await asyncio.wait([task], timeout=0.2)
         assert not task.done()
+
+
+class BrokenAfterOneAnswer:
+    """A connection of a server or pooler that ends each session soon after it began."""
+
+    def __init__(self) -> None:
+        self.has_answered = False
+
+    def add_termination_listener(self, _listener: object) -> None: ...
+
+    async def add_listener(self, _channel: str, _listener: object) -> None: ...
+
+    def is_closed(self) -> bool:
+        return False
+
+    async def execute(self, *_arguments: object) -> None:
+        if self.has_answered:
+            raise DatabaseUnavailable("The connection is lost")
+        self.has_answered = True
+
+    def terminate(self) -> None: ...
+
+
+async def test_the_pause_before_a_new_connection_grows_only_while_none_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twenty doubled pauses would last for a quarter of an hour."""
+    connections: list[BrokenAfterOneAnswer] = []
+
+    async def connect(*_arguments: object, **_options: object) -> BrokenAfterOneAnswer:
+        connections.append(BrokenAfterOneAnswer())
+        return connections[-1]
+
+    async def has_lived_through_twenty() -> bool:
+        return len(connections) > 20
+
+    monkeypatch.setattr(database, "connect", connect)
+    monkeypatch.setattr(wakeups, "_FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(wakeups, "_LONGEST_PAUSE_SECONDS", 3_600.0)
+    hub = WakeupHub("postgresql://nowhere", check_seconds=0.001)
+    async with running(hub.listen()):
+        await until(has_lived_through_twenty)
 
 
 async def test_a_connection_that_answers_its_checks_stays(database_url: str, pool: Pool) -> None:

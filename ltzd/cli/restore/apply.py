@@ -11,13 +11,14 @@ from ltzd.operator import restoring
 from ltzd.operator.restoring import Applied, Comparison
 
 
-def apply(target: Target, urls: Sequence[str], *, as_json: bool) -> bool:
+def apply(target: Target, urls: Sequence[str], options: str, *, as_json: bool) -> bool:
     """Returns whether every lane that should continue does."""
     before, applied, after = asyncio.run(_apply(target, urls))
     if as_json:
         print_json(restore_views.applied_object(applied, after))
     else:
-        print(*restore_views.applied_lines(before, applied, after), sep="\n", flush=True)
+        lines = restore_views.applied_lines(before, applied, after, options)
+        print(*lines, sep="\n", flush=True)
     return not applied.held_back
 
 

@@ -11,13 +11,13 @@ from ltzd.operator import restoring
 from ltzd.operator.restoring import Comparison
 
 
-def check(target: Target, urls: Sequence[str], *, as_json: bool) -> bool:
-    """Returns whether `ltzd restore apply` has something to do."""
+def check(target: Target, urls: Sequence[str], options: str, *, as_json: bool) -> bool:
+    """Returns whether `ltzd restore apply` has something to do; it is told with `options`."""
     comparison = asyncio.run(_check(target, urls))
     if as_json:
         print_json(restore_views.as_object(comparison))
     else:
-        print(*restore_views.lines(comparison), sep="\n", flush=True)
+        print(*restore_views.lines(comparison, options), sep="\n", flush=True)
     return comparison.must_apply
 
 

@@ -4,7 +4,7 @@
 
 import typer
 
-from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, ConfigInstead, DataDir
+from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, ConfigInstead, DataDir, target_options
 
 app = typer.Typer(
     help="After a restore or a failover of PostgreSQL: compare with the chain, and continue.",
@@ -27,7 +27,10 @@ def check(
     from ltzd.cli.targets import resolve_target
 
     urls = node_urls(data_dir, config)
-    must_apply = restore_check.check(resolve_target(data_dir, config), urls, as_json=as_json)
+    target = resolve_target(data_dir, config)
+    must_apply = restore_check.check(
+        target, urls, target_options(data_dir, config), as_json=as_json
+    )
     raise typer.Exit(1 if must_apply else 0)
 
 
@@ -46,5 +49,6 @@ def apply(
     from ltzd.cli.targets import resolve_target
 
     urls = node_urls(data_dir, config)
-    is_done = restore_apply.apply(resolve_target(data_dir, config), urls, as_json=as_json)
+    target = resolve_target(data_dir, config)
+    is_done = restore_apply.apply(target, urls, target_options(data_dir, config), as_json=as_json)
     raise typer.Exit(0 if is_done else 1)

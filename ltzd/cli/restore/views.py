@@ -64,7 +64,8 @@ def _lane_object(lane: WalletComparison) -> dict[str, Any]:
     }
 
 
-def lines(comparison: Comparison) -> Iterator[str]:
+def lines(comparison: Comparison, options: str) -> Iterator[str]:
+    """`options` are those of the next command, after a space."""
     yield (
         f"Chain {comparison.chain.chain_id}, LTZ {checksummed(comparison.chain.ltz)}: the index "
         f"has read block {comparison.cursor}, the nodes' head is {comparison.head}."
@@ -79,7 +80,7 @@ def lines(comparison: Comparison) -> Iterator[str]:
     yield from _reference_lines(comparison)
     yield from _reward_lines(comparison)
     if comparison.must_apply:
-        yield "To do: ltzd restore apply. It may run beside ltzd, and may be repeated."
+        yield f"To do: `ltzd restore apply{options}`. It may run beside ltzd, and may be repeated."
         yield f"  {_WAITING}"
     else:
         yield "Nothing to do: the database knows all that its wallets have done."
@@ -166,7 +167,9 @@ def applied_object(applied: Applied, after: Comparison) -> dict[str, Any]:
     }
 
 
-def applied_lines(before: Comparison, applied: Applied, after: Comparison) -> Iterator[str]:
+def applied_lines(
+    before: Comparison, applied: Applied, after: Comparison, options: str
+) -> Iterator[str]:
     if not before.must_apply:
         yield "Nothing was to do, and nothing changed."
         return
@@ -192,4 +195,4 @@ def applied_lines(before: Comparison, applied: Applied, after: Comparison) -> It
         )
         yield f"  {lane.obstacle}"
     if after.must_apply:
-        yield "Something is left to do: see `ltzd restore check`."
+        yield f"Something is left to do: see `ltzd restore check{options}`."

@@ -458,7 +458,8 @@ def _toml_file(path: Path) -> tuple[TomlFile, list[str]]:
     """Read the file, with a fault if others can change it or can read a secret in it."""
     try:
         checked = read_checked(path)
-        text = checked.content.decode()
+        # Editors on Windows write a byte-order mark at the start of a file.
+        text = checked.content.decode("utf-8-sig")
     except Misconfigured as error:
         raise Misconfigured(f"The settings file {error.message}.") from error
     except UnicodeError as error:

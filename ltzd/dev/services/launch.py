@@ -2,10 +2,12 @@
 
 The script starts a session, redirects the standard streams, writes the service's record, drops root
 if asked, and replaces itself by the service with execv. The record holds the process id and start
-time, which execv keeps, so no service ever runs without a record, whenever ltzd is killed.
+time, which execv keeps, so no service ever runs without a record, whenever ltzd is killed. The
+script ends with ltzd until the record is written: the next ltzd, which finds no record, starts the
+service itself.
 
-The script runs without the ltzd package. Its one argument is a JSON object with record_path,
-log_path, record, and optionally uid, gid and keep_file_access.
+The script runs without the ltzd package. Its one argument is a JSON object with parent (the process
+id of ltzd), record_path, log_path, record, and optionally uid, gid and keep_file_access.
 """
 
 import ctypes
@@ -17,6 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+PR_SET_PDEATHSIG = 1
 PR_SET_KEEPCAPS = 8
 PR_SET_SECUREBITS = 28
 SECBIT_NO_SETUID_FIXUP = 1 << 2
@@ -52,16 +55,31 @@ def birth_of(pid: int) -> str:
 
 
 def main(plan: dict[str, Any]) -> None:
+    _end_with(plan["parent"])
     os.setsid()
     os.umask(0o077)
     _redirect_streams(plan["log_path"])
     _reset_signals()
     record: dict[str, Any] = plan["record"] | {"pid": os.getpid(), "birth": birth_of(os.getpid())}
     _write_atomically(plan["record_path"], json.dumps(record))
+    _outlive_parent()
     if "uid" in plan:
         _drop_root(plan["uid"], plan["gid"], plan["keep_file_access"])
     argv: list[str] = record["argv"]
     os.execv(argv[0], argv)  # noqa: S606 - no shell is the point
+
+
+def _end_with(parent: int) -> None:
+    """Without Linux only a parent that is gone already ends this process."""
+    if sys.platform == "linux":
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit("ltzd has ended")
+
+
+def _outlive_parent() -> None:
+    if sys.platform == "linux":
+        _prctl(PR_SET_PDEATHSIG, 0)
 
 
 def _redirect_streams(log_path: str) -> None:

@@ -76,6 +76,7 @@ async def start(
     """
     log_path = _rotated_log(data_dir, name)
     plan: dict[str, object] = {
+        "parent": os.getpid(),
         "record_path": str(_record_path(data_dir, name)),
         "log_path": str(log_path),
         "record": {

@@ -96,6 +96,19 @@ def test_a_short_file_has_the_defaults(folder: Path) -> None:
     assert vendor.secret().get_secret_value() == "hunter2"
 
 
+def test_files_of_an_editor_on_windows_are_read_as_any_other(folder: Path) -> None:
+    """A byte-order mark, and CRLF."""
+    write_secret(folder / "secret", "\ufeffhunter2\r\n")
+    text = SHORT.replace('app_secret = "hunter2"', 'app_secret_file = "{folder}/secret"')
+    file = a_file(folder, text)
+    write_secret(file, "\ufeff" + file.read_text().replace("\n", "\r\n"))
+
+    settings = read_settings(file)
+
+    assert settings.http.port == 8000
+    assert vendor_of(settings).secret().get_secret_value() == "hunter2"
+
+
 def test_the_example_is_right(folder: Path) -> None:
     keys = ("master.key", "minter.json", "minter.password", "relay.json", "relay.password")
     for name in (*keys, "identity.secret"):

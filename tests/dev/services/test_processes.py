@@ -70,6 +70,31 @@ async def test_a_service_outlives_the_kill_of_its_starter_and_is_found_again(fol
     await ends(service.pid)
 
 
+async def test_a_launcher_whose_starter_is_killed_before_the_record_starts_nothing(
+    folder: Path,
+) -> None:
+    """The log is a FIFO, which holds the launcher up until a reader opens it."""
+    (folder / "logs").mkdir()
+    log = folder / "logs" / "sleeper.log"
+    os.mkfifo(log)
+    script = [sys.executable, "-c", STARTS_A_SERVICE_AND_IS_KILLED, str(folder)]
+    starter = await asyncio.create_subprocess_exec(*script)
+
+    async def children() -> list[psutil.Process]:
+        return psutil.Process(starter.pid).children()
+
+    (launcher,) = await until(children)
+    starter.kill()
+    await starter.wait()
+    reading = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        await ends(launcher.pid)
+    finally:
+        os.close(reading)
+        await processes.stop_all(folder, 5.0)
+    assert not (folder / "run" / "sleeper.json").exists()
+
+
 async def test_a_reused_process_id_is_never_mistaken_for_the_service(folder: Path) -> None:
     service = await processes.start(folder, "sleeper", WAITS)
     record = folder / "run" / "sleeper.json"

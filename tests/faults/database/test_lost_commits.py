@@ -110,7 +110,7 @@ async def test_a_replica_without_the_last_commits_mints_nothing_twice(
                 check = await ltzd("restore", "check", "--data-dir", data_dir)
                 assert check.code == 1
                 assert "commits are lost, or something else signs" in check.out
-                assert "To do: ltzd restore apply" in check.out
+                assert "To do: `ltzd restore apply --" in check.out
 
                 arrived = len(node.arrived)
                 done = await ltzd("restore", "apply", "--data-dir", data_dir)

@@ -1,4 +1,4 @@
-"""Warnings of a brand file that leaves rewards open to anybody."""
+"""Warnings of a brand file that leaves rewards open."""
 
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,12 @@ from ltzd.rules.brands.warnings import warnings
 
 EXAMPLE = Path(__file__).parents[3] / "config" / "brand.example.toml"
 CAREFUL = {"signed_bypass": True, "daily_mint_budget": 1_000}
+REPEATABLE = {
+    "type": "custom_wave",
+    "reward": 5,
+    "cooldown_hours": 0,
+    "max_claims_per_user": -1,
+}
 PURCHASE = {"type": "purchase", "reward_per_dollar": 2}
 
 
@@ -38,6 +44,17 @@ def test_the_example_file_has_no_warnings() -> None:
         ),
         (CAREFUL | {"events": [PURCHASE]}, ["`purchase`", "Set `max_reward_per_event` in"]),
         (CAREFUL | {"events": [PURCHASE], "max_reward_per_event": 5}, []),
+        (CAREFUL | {"duplicate_window_seconds": 59}, []),
+        (CAREFUL | {"events": [REPEATABLE], "duplicate_window_seconds": 60}, []),
+        (
+            CAREFUL | {"events": [REPEATABLE], "duplicate_window_seconds": 59},
+            ["rewarded twice (custom_wave)", "Set `duplicate_window_seconds = 60`"],
+        ),
+        (
+            CAREFUL
+            | {"events": [REPEATABLE | {"cooldown_hours": 1}], "duplicate_window_seconds": 0},
+            [],
+        ),
         (CAREFUL | {"daily_mint_budget": 0}, ["form_submit", "`daily_mint_budget`"]),
     ],
 )
