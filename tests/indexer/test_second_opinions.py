@@ -699,6 +699,31 @@ async def test_a_node_that_finalizes_far_ahead_of_the_others_is_not_believed(wat
     assert (await watched.cursor()).final_number == 10
 
 
+async def test_a_node_that_finalizes_far_ahead_is_not_believed_while_the_other_is_silent(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other node fails for a moment, and is a witness still."""
+    nodes = NodeGroup.of(2, blocks=20)
+    for node in nodes.nodes:
+        node.final_depth = 10
+    watched = await watch(nodes)
+    await watched.steps(2)
+    assert (await watched.cursor()).final_number == 10
+
+    async def fail(_calls: Sequence[RpcCall]) -> list[Any]:
+        raise NodeUnavailable("The node does not answer in time", kind="timeout")
+
+    nodes.nodes[0].final_depth = 0
+    with monkeypatch.context() as silenced:
+        silenced.setattr(nodes.nodes[1], "batch", fail)
+        await watched.steps(3, each=60.0)
+    assert (await watched.cursor()).final_number == 10
+
+    nodes.nodes[1].final_depth = 4
+    await watched.step(60.0)
+    assert (await watched.cursor()).final_number == 16
+
+
 @pytest.mark.parametrize("final_depth", [28, None], ids=["stands still", "is not told any more"])
 async def test_finality_that_the_node_in_use_holds_back_is_that_of_the_others(
     watch: Watch, final_depth: int | None
