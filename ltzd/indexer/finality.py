@@ -59,18 +59,18 @@ class FinalityTracker:
         if self._compared_at is not None and now - self._compared_at < pause:
             return None
         self._compared_at = now
-        answers = await asyncio.gather(*(self._claim_of(other) for other in node.others()))
-        claims = [other for has_answered, other in answers if has_answered]
-        return final_height([claim, *claims], await self._by_own_rule())
+        claims = await asyncio.gather(*(self._claim_of(other) for other in node.others()))
+        # Another node that is away for a moment does not make this one the only node.
+        return final_height([claim, *(claims or [None])], await self._by_own_rule())
 
-    async def _claim_of(self, node: Node) -> tuple[bool, int | None]:
-        """Whether the node answered, and its `finalized`."""
+    async def _claim_of(self, node: Node) -> int | None:
+        """The node's `finalized`; a node that does not answer tells none."""
         try:
             async with asyncio.timeout(self._policy.opinion_seconds):
                 head, claim = await node.head_and_final()
         except (NodeUnavailable, TimeoutError):
-            return False, None
-        return True, self.checked(node, claim, head.number)
+            return None
+        return self.checked(node, claim, head.number)
 
     async def _by_own_rule(self) -> int | None:
         async with session(self._pool) as connection:

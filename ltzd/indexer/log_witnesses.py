@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from ltzd.chain.node import bloom
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.node import LARGEST_COUNT, Header, Node, quantity
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import NodeUnavailable
 from ltzd.indexer.contracts import NodeLog
@@ -31,8 +31,8 @@ _ATTEMPTS = 5
 _LOGS_PER_SLICE = 200
 """Logs that are compared before other tasks of this process run."""
 
-LogKey = tuple[Hash32, int, bytes, tuple[bytes, ...], str, Hash32]
-"""A log's block, index, contract, topics, data and transaction."""
+LogKey = tuple[int, Hash32, int, bytes, tuple[bytes, ...], str, Hash32]
+"""A log's height, block, index, contract, topics, data and transaction."""
 ReadLogs = Callable[[Node], Awaitable[tuple[Sequence[NodeLog], Hash32 | None]]]
 """A node's logs of the blocks in question, and its hash of the last of them; None if it has none.
 
@@ -163,21 +163,22 @@ async def _plausible(first: Testimony, second: Testimony) -> Testimony | None:
 
 async def _fit_blooms(testimony: Testimony, keys: Iterable[LogKey]) -> bool:
     """Whether there are such logs, and each fits the bloom of its block."""
-    entries = [testimony.logs[key] for key in keys]
-    numbers = sorted({int(entry["blockNumber"], 16) for entry in entries})
+    logs = {key: testimony.logs[key] for key in keys}
+    numbers = sorted({number for number, *_ in logs})
     headers = {
-        header.hash: header
+        header.number: header
         for header in await testimony.node.headers(numbers)
         if header is not None
     }
-    return bool(entries) and all(_fits(entry, headers) for entry in entries)
+    return bool(logs) and all(_fits(entry, headers.get(key[0])) for key, entry in logs.items())
 
 
-def _fits(entry: NodeLog, headers: Mapping[Hash32, Header]) -> bool:
-    """Every event of the contracts has a topic."""
-    header = headers.get(hash_of(entry["blockHash"]))
+def _fits(entry: NodeLog, header: Header | None) -> bool:
+    """`header` is that of the log's height. Every event of the contracts has a topic."""
+    if header is None:
+        return False
     topics = [hash_of(topic) for topic in entry["topics"]]
-    if header is None or not topics:
+    if hash_of(entry["blockHash"]) != header.hash or not topics:
         return False
     values = [address_of(entry["address"]), *topics]
     return not any(header.bloom) or bloom.may_hold(header.bloom, *values)
@@ -197,6 +198,7 @@ async def _by_key(logs: Iterable[NodeLog]) -> dict[LogKey, NodeLog]:
 
 def _key(entry: NodeLog) -> LogKey:
     return (
+        quantity(entry["blockNumber"], LARGEST_COUNT),
         hash_of(entry["blockHash"]),
         int(entry["logIndex"], 16),
         address_of(entry["address"]),

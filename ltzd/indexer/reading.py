@@ -16,7 +16,7 @@ from operator import itemgetter
 
 import structlog
 
-from ltzd.chain.node.node import Header, Node, is_too_large
+from ltzd.chain.node.node import Header, Node, is_too_large, quantity
 from ltzd.chain.node.refusals import RefusalKind
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.node.second_opinions import answered_in_time
@@ -283,6 +283,9 @@ async def _block_range(
     logs: Iterable[NodeLog],
     contracts: Contracts,
 ) -> BlockRange:
+    """Raises NodeUnavailable for a log that is not of one of these blocks."""
+    logs = list(logs)
+    check_heights(logs, headers)
     by_contract = _group_by_contract(logs, contracts)
     return BlockRange(
         parent_hash,
@@ -295,6 +298,17 @@ async def _block_range(
             for contract in contracts
         ],
     )
+
+
+def check_heights(logs: Iterable[NodeLog], headers: Iterable[Header]) -> None:
+    """Raises NodeUnavailable for a log of another block, or at another height than its block.
+
+    A fact at a lower height than its block's would outlive the reorg that undoes the block.
+    """
+    heights = {header.hash: header.number for header in headers}
+    for block_hash, number in {(entry["blockHash"], entry["blockNumber"]) for entry in logs}:
+        if heights.get(hash_of(block_hash)) != quantity(number):
+            raise NodeUnavailable("The node's log is malformed", kind="malformed")
 
 
 def joined(ranges: Sequence[BlockRange]) -> BlockRange:

@@ -300,7 +300,7 @@ class Rebuilder:
             async with session(self._pool) as connection:
                 now = await orders.find(connection, rebuild.id)
                 heights = await swap.heights(connection)
-            if now is None or now.state not in ("copying", "filling"):
+            if now is None or not await self._may_fill(now):
                 return False
             if heights is None:
                 raise LaneLost("The fresh tables are gone")
@@ -325,6 +325,12 @@ class Rebuilder:
                     busy = min(2 * busy, self._policy.busiest_seconds)
                     continue
             await self._blocks.wait(self._policy.look_seconds)
+
+    async def _may_fill(self, rebuild: Rebuild) -> bool:
+        """False once the tables begin again or end, also because a newer version has upgraded the
+        schema.
+        """
+        return rebuild.state in ("copying", "filling") and await self._fits(rebuild)
 
     async def _forget_error(self, rebuild: Rebuild, cursor: int, before: int | None) -> None:
         """An error is over once the cursor of the fresh tables moves on."""

@@ -594,6 +594,96 @@ async def test_a_forged_log_that_no_contract_of_ours_writes_stops_nothing(watch:
     assert nodes.reported == [(0, "logs")]
 
 
+def change_logs(node: FakeNode, **change: str) -> None:
+    answered = node._methods["eth_getLogs"]
+    node._methods["eth_getLogs"] = lambda where: [entry | change for entry in answered(where)]
+
+
+async def heights(watched: Watched) -> list[int]:
+    async with session(watched.pool) as connection:
+        rows = await connection.fetch("SELECT block_number FROM transfers ORDER BY 1")
+    return [row["block_number"] for row in rows]
+
+
+@pytest.mark.parametrize("liar", [0, 1])
+async def test_a_log_at_another_height_than_its_block_is_outvoted(watch: Watch, liar: int) -> None:
+    nodes = NodeGroup.of(2, blocks=3)
+    watched = await watch(nodes)
+    nodes.nodes[0].mine(2, logs=[given_to(ANN, 10)])
+    nodes.share(0)
+    change_logs(nodes.nodes[liar], blockNumber="0x3")
+
+    await watched.step()
+
+    assert await heights(watched) == [4]
+    assert nodes.reported == [(liar, "logs")]
+
+
+async def test_a_log_below_its_block_is_not_written_so_that_a_reorg_takes_it_back(
+    watch: Watch,
+) -> None:
+    nodes = NodeGroup.of(1, blocks=3)
+    (node,) = nodes.nodes
+    watched = await watch(nodes)
+    node.mine(2, logs=[given_to(ANN, 10)])
+    answered = node._methods["eth_getLogs"]
+    change_logs(node, blockNumber="0x3")
+    with pytest.raises(NodeUnavailable, match="malformed"):
+        await watched.step()
+    assert await heights(watched) == []
+
+    node._methods["eth_getLogs"] = answered
+    await watched.step()
+    assert await heights(watched) == [4]
+    node.reorg(2)
+    await watched.steps(3)
+    assert await heights(watched) == []
+    assert await watched.balance(ANN) == 0
+
+
+async def test_a_second_answer_with_logs_of_another_block_is_malformed(watch: Watch) -> None:
+    """The node ignores `blockHash`: its answer about one block has the logs of another one."""
+    nodes = NodeGroup.of(1, blocks=3)
+    (node,) = nodes.nodes
+    watched = await watch(nodes)
+    await watched.step()
+    node.mine(logs=[given_to(ANN, 10)])
+    node.mine(logs=[given_to(BOB, 10)])
+    answered = node._methods["eth_getLogs"]
+
+    def answer(where: dict[str, Any]) -> Any:
+        if "blockHash" not in where:
+            return []
+        return answered({"address": where["address"], "fromBlock": "0x5", "toBlock": "0x5"})
+
+    node._methods["eth_getLogs"] = answer
+    with pytest.raises(NodeUnavailable, match="malformed"):
+        await watched.step()
+
+    node._methods["eth_getLogs"] = answered
+    await watched.step()
+    assert (await watched.balance(ANN), await watched.balance(BOB)) == (10, 10)
+    assert await heights(watched) == [4, 5]
+
+
+async def test_a_height_that_is_no_number_ends_neither_the_term_nor_the_process(
+    watch: Watch,
+) -> None:
+    """Far from the head, where the two nodes' logs differ in more than their height."""
+    nodes = NodeGroup.of(2)
+    for node in nodes.nodes:
+        node.final_depth = 0
+    nodes.nodes[0].mine(5, logs=[given_to(ANN, 10)])
+    nodes.share(0)
+    change_logs(nodes.nodes[0], blockNumber="latest", data=f"0x{11:064x}")
+    watched = await watch(nodes, replace(POLICY, head_blocks=2))
+
+    await watched.steps(8)
+
+    assert await watched.balance(ANN) == 10
+    assert await heights(watched) == [1]
+
+
 # --- finality ---------------------------------------------------------------------------------
 
 
@@ -607,6 +697,31 @@ async def test_a_node_that_finalizes_far_ahead_of_the_others_is_not_believed(wat
     await watched.steps(4, each=3)
 
     assert (await watched.cursor()).final_number == 10
+
+
+async def test_a_node_that_finalizes_far_ahead_is_not_believed_while_the_other_is_silent(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other node fails for a moment, and is a witness still."""
+    nodes = NodeGroup.of(2, blocks=20)
+    for node in nodes.nodes:
+        node.final_depth = 10
+    watched = await watch(nodes)
+    await watched.steps(2)
+    assert (await watched.cursor()).final_number == 10
+
+    async def fail(_calls: Sequence[RpcCall]) -> list[Any]:
+        raise NodeUnavailable("The node does not answer in time", kind="timeout")
+
+    nodes.nodes[0].final_depth = 0
+    with monkeypatch.context() as silenced:
+        silenced.setattr(nodes.nodes[1], "batch", fail)
+        await watched.steps(3, each=60.0)
+    assert (await watched.cursor()).final_number == 10
+
+    nodes.nodes[1].final_depth = 4
+    await watched.step(60.0)
+    assert (await watched.cursor()).final_number == 16
 
 
 @pytest.mark.parametrize("final_depth", [28, None], ids=["stands still", "is not told any more"])
@@ -724,6 +839,7 @@ async def test_other_tasks_run_while_a_block_of_thousands_of_logs_is_compared() 
     node = NodeGroup.of(2, blocks=1).node.pinned()
     block = a_hash("a full block")
     hashes = {"blockHash": hex_of(block), "transactionHash": hex_of(a_hash("a mint"))}
+    hashes["blockNumber"] = "0x1"
     given = {"address": hex_of(ANN), "topics": [hex_of(a_hash("a topic"))], "data": "0x"}
     logs = [{**hashes, **given, "logIndex": hex(index)} for index in range(4_000)]
     turns = 0

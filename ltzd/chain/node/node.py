@@ -302,7 +302,8 @@ class Node:
             "address": [hex_of(contract) for contract in contracts],
         }
         try:
-            return _log_list(await self._rpc.call("eth_getLogs", where))
+            answer = await self._rpc.call("eth_getLogs", where)
+            return _log_list(answer, block_hash=block_hash)
         except RpcError as error:
             if is_too_large(error):
                 return await self.logs_by_receipts(block_hash, *contracts)
@@ -315,7 +316,7 @@ class Node:
         kept: list[dict[str, Any]] = []
         try:
             async for receipts in self._receipts_of_block(block_hash):
-                logs = _log_list([log for receipt in receipts for log in receipt["logs"]])
+                logs = _logs_of(receipts, block_hash)
                 kept += [log for log in logs if address_of(log["address"]) in contracts]
             return kept
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -336,7 +337,7 @@ class Node:
             else:
                 parts = self._receipts_of_block(block_hash)
             receipts = [receipt async for part in parts for receipt in part]
-            logs = _log_list([log for receipt in receipts for log in receipt["logs"]])
+            logs = _logs_of(receipts, block_hash)
             kept = [log for log in logs if address_of(log["address"]) in contracts]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise NodeUnavailable("The node has no proper receipts of a block it named") from error
@@ -757,11 +758,13 @@ def _data(answer: Any) -> bytes:
         raise NodeUnavailable("The node's bytes are malformed", kind="malformed") from error
 
 
-def _log_list(answer: Any, blocks: range | None = None) -> list[dict[str, Any]]:
+def _log_list(
+    answer: Any, blocks: range | None = None, block_hash: Hash32 | None = None
+) -> list[dict[str, Any]]:
     """Checks position and contract of each log, and that topics and data are texts.
 
     The contracts' `decode_log` checks the rest. Raises NodeUnavailable also for a log outside of
-    `blocks`.
+    `blocks`, or of another block than that of `block_hash`.
     """
     if not isinstance(answer, list):
         raise NodeUnavailable("The node's logs are not a list", kind="malformed")
@@ -774,6 +777,9 @@ def _log_list(answer: Any, blocks: range | None = None) -> list[dict[str, Any]]:
         numbers = {
             quantity(text, LARGEST_COUNT) for text in {each["blockNumber"] for each in answer}
         }
+        hashes = {hash_of(text) for text in {each["blockHash"] for each in answer}}
+        if block_hash is not None and not hashes <= {block_hash}:
+            raise ValueError("the log is of another block than the requested one")
         if blocks is not None and not all(number in blocks for number in numbers):
             raise ValueError("the log is of another block than the requested ones")
         for address in {each["address"] for each in answer}:
@@ -783,6 +789,12 @@ def _log_list(answer: Any, blocks: range | None = None) -> list[dict[str, Any]]:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NodeUnavailable("The node's log is malformed", kind="malformed") from error
     return answer
+
+
+def _logs_of(receipts: Sequence[Any], block_hash: Hash32) -> list[dict[str, Any]]:
+    """The logs of a block's receipts. Raises KeyError or TypeError for malformed receipts."""
+    logs = [log for receipt in receipts for log in receipt["logs"]]
+    return _log_list(logs, block_hash=block_hash)
 
 
 def _hash_texts(log: dict[str, Any]) -> tuple[str, str]:

@@ -22,8 +22,8 @@ _RECEIPTS_PER_SLICE = 50
 async def are_receipts_of(block: Any, receipts: Any, block_hash: Hash32) -> bool:
     """Whether a block's hash proves that these are all its receipts, with all their logs.
 
-    Covers each log's contract, topics, data and index. False proves nothing: the chain may encode
-    headers or receipts in a form of its own.
+    Covers each log's contract, topics, data, index and height. False proves nothing: the chain may
+    encode headers or receipts in a form of its own.
     """
     if not is_header_of(block, block_hash):
         return False
@@ -34,7 +34,7 @@ async def are_receipts_of(block: Any, receipts: Any, block_hash: Hash32) -> bool
             if position % _RECEIPTS_PER_SLICE == _RECEIPTS_PER_SLICE - 1:
                 await asyncio.sleep(0)
         is_root = ordered_root(encoded) == bytes_of(block["receiptsRoot"])
-        return is_root and _are_numbered(receipts, block_hash)
+        return is_root and _are_placed(receipts, int(block["number"], 16), block_hash)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return False
 
@@ -76,10 +76,12 @@ def _encode_log(entry: Mapping[str, Any]) -> bytes:
     )
 
 
-def _are_numbered(receipts: Sequence[Mapping[str, Any]], block_hash: Hash32) -> bool:
-    """Whether the logs name this block and are numbered through."""
+def _are_placed(receipts: Sequence[Mapping[str, Any]], number: int, block_hash: Hash32) -> bool:
+    """Whether the logs name this block and its height, and are numbered through."""
     logs = [entry for receipt in receipts for entry in receipt["logs"]]
     return all(
-        int(entry["logIndex"], 16) == index and hash_of(entry["blockHash"]) == block_hash
+        int(entry["logIndex"], 16) == index
+        and int(entry["blockNumber"], 16) == number
+        and hash_of(entry["blockHash"]) == block_hash
         for index, entry in enumerate(logs)
     )

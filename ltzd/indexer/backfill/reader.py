@@ -23,6 +23,7 @@ from ltzd.indexer.log_witnesses import LogWitnesses
 from ltzd.indexer.reading import (
     BlockRange,
     addresses,
+    check_heights,
     confirmed_logs,
     decode_all,
     linked,
@@ -97,6 +98,7 @@ class RangeReader:
             return None
         await check_future_blocks(node, headers)
         if missing:
+            check_heights(missing, headers)
             for entry in log_entries(missing):
                 by_block.setdefault(hash_of(entry.block_hash), []).append(entry)
         return await self._made(headers, by_block, json_bytes(logs))

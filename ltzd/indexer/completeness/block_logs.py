@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ltzd.chain.node import bloom
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.node import Header, Node, quantity
 from ltzd.errors import NodeUnavailable
 from ltzd.indexer.contracts import IndexedContract, NodeLog
 from ltzd.values import address_of, hash_of
@@ -46,7 +46,9 @@ def fits_block(entry: NodeLog, header: Header) -> bool:
     """Whether the log may be of this block: a node could answer with logs of another one."""
     try:
         values = [address_of(entry["address"]), *map(hash_of, entry["topics"])]
-        is_of_block = hash_of(entry["blockHash"]) == header.hash
+        place = quantity(entry["blockNumber"]), hash_of(entry["blockHash"])
     except (KeyError, TypeError, ValueError, AttributeError):
         return False
-    return is_of_block and (not any(header.bloom) or bloom.may_hold(header.bloom, *values))
+    return place == (header.number, header.hash) and (
+        not any(header.bloom) or bloom.may_hold(header.bloom, *values)
+    )

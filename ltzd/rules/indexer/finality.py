@@ -15,7 +15,7 @@ def is_plausible(claim: int | None, head_number: int) -> bool:
 
 
 def final_height(claims: Sequence[int | None], by_own_rule: int | None) -> int | None:
-    """`claims` holds the `finalized` of each node that answered, or None for a node without it.
+    """`claims` holds the `finalized` of each node, or None for a node that tells none.
 
     Returns None if no node claims any.
     """

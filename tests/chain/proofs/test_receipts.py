@@ -114,10 +114,13 @@ async def test_an_omitted_or_changed_log_is_not_proved(node_mined_by_hand: Rpc) 
     changed[5]["logs"][0]["data"] = "0x01"
     renumbered = copy.deepcopy(receipts)
     renumbered[5]["logs"][0]["logIndex"] = "0x63"
+    lowered = copy.deepcopy(receipts)
+    lowered[5]["logs"][0]["blockNumber"] = "0x0"
     all_false: list[Any] = [
         omitted,
         changed,
         renumbered,
+        lowered,
         receipts[:-1],
         receipts[::-1],
         [],

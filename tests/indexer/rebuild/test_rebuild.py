@@ -17,7 +17,7 @@ from ltzd.indexer.follower import Follower
 from ltzd.store import database
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains
-from ltzd.store.indexer.rebuild import orders
+from ltzd.store.indexer.rebuild import orders, swap
 from ltzd.store.indexer.rebuild.fresh_tables import FRESH, REPLACED
 from ltzd.values import LTZ, ZERO_ADDRESS, reward_reference
 from tests.indexer.test_other_contracts import (
@@ -49,6 +49,7 @@ from tests.support.rows.core import a_hash, a_wallet, queue_reward, running, val
 from tests.support.waiting import until
 
 _TABLES = (*DERIVED, *FACTS, "mints", "blocks")
+_REBUILT = ["blocks", *(table for contract in CONTRACTS for table in contract.tables)]
 _STATE = "SELECT state FROM rebuilds ORDER BY id DESC LIMIT 1"
 _ERROR = "SELECT coalesce(error, '') FROM rebuilds ORDER BY id DESC LIMIT 1"
 _MINTED = "SELECT array_agg(mint_block_number ORDER BY seq) FROM rewards"
@@ -637,3 +638,54 @@ async def test_another_schema_revision_begins_the_fresh_tables_again(
     whole = await indexed.all_tables()
     await indexed.rebuild()
     assert await indexed.all_tables() == whole
+
+
+async def test_an_upgrade_while_the_fresh_tables_are_filled_keeps_its_columns(
+    indexed: Indexed, database_url: str
+) -> None:
+    """In a rolling upgrade the process that fills them is of the version before."""
+    pool, node = indexed.pool, indexed.node
+    whole = await indexed.all_tables()
+    node.lag = 1
+    await order(pool)
+
+    async def is_filling() -> bool:
+        return bool(await value(pool, _STATE) == "filling")
+
+    async with rebuilding(pool, database_url, node):
+        await until(is_filling)
+        await _upgrade(pool)
+        node.lag = 0
+        await until(lambda: is_over(pool))
+    assert await value(pool, "SELECT count(colour) FROM items") == 0
+    assert await value(pool, "SELECT revision FROM rebuilds") == "of later"
+    async with session(pool) as connection:
+        await connection.execute("ALTER TABLE items DROP COLUMN colour")
+    assert await indexed.all_tables() == whole
+
+
+async def test_fresh_tables_of_another_schema_revision_are_not_swapped(
+    indexed: Indexed, database_url: str
+) -> None:
+    """The upgrade ends between the last look at the revision and the locks of the swap."""
+    pool = indexed.pool
+    rebuild_id = await order(pool)
+    with pytest.raises(Killed):
+        await a_rebuilder(pool, database_url, indexed.node, life=Life(12)).run()
+    assert await value(pool, _STATE) == "filling"
+    height = "(SELECT cursor_number FROM chains)"
+    await value(pool, f"UPDATE {FRESH}.chains SET cursor_number = {height}, head_number = {height}")
+    await _upgrade(pool)
+
+    with pytest.raises(LaneLost):
+        async with transaction(pool) as connection:
+            await swap.swap(connection, rebuild_id, _REBUILT)
+
+    assert await value(pool, _STATE) == "filling"
+    assert await value(pool, "SELECT count(colour) FROM items") == 0
+
+
+async def _upgrade(pool: Pool) -> None:
+    async with transaction(pool) as connection:
+        await connection.execute("ALTER TABLE items ADD COLUMN colour text")
+        await connection.execute("UPDATE alembic_version SET version_num = 'of later'")

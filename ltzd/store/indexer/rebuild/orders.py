@@ -216,6 +216,19 @@ async def begin(
     )
 
 
+async def has_schema_revision(connection: Connection, rebuild_id: int) -> bool:
+    """Whether the schema has the revision with which the fresh tables were created."""
+    has_it: bool | None = await connection.fetchval(
+        """
+        SELECT revision = (SELECT version_num FROM alembic_version)
+          FROM rebuilds
+         WHERE id = $1
+        """,
+        rebuild_id,
+    )
+    return bool(has_it)
+
+
 async def advance(connection: Connection, rebuild_id: int, before: State, state: State) -> bool:
     """Move the state on; returns False if the state was not `before`."""
     moved: bool | None = await connection.fetchval(

@@ -14,6 +14,7 @@ from typing import Final
 
 import asyncpg
 
+from ltzd.errors import LaneLost
 from ltzd.rules.indexer.rebuilds import IndexHeight, final_after_swap, may_swap
 from ltzd.store import wakeups
 from ltzd.store.database import Connection
@@ -47,7 +48,9 @@ async def swap(connection: Connection, rebuild_id: int, tables: Sequence[str]) -
     """Swaps in the caller's transaction, whose search path must not name the fresh tables.
 
     Returns False if the fresh tables are not as far as the live ones, or the rebuild is not being
-    filled any more. Raises TablesBusy.
+    filled any more. Raises TablesBusy, and LaneLost if the schema was upgraded since the fresh
+    tables were created: they lack what the upgrade has added. An upgrade that comes later waits
+    for the locks, and changes the fresh tables in their new place.
     """
     live_schema = await fresh_tables.live_schema(connection)
     live_row = await connection.fetchrow(
@@ -71,6 +74,8 @@ async def swap(connection: Connection, rebuild_id: int, tables: Sequence[str]) -
         ),
     ]
     await _lock(connection, live_schema, tables)
+    if not await orders.has_schema_revision(connection, rebuild_id):
+        raise LaneLost("The schema has another revision than the fresh tables")
     # At once: readers wait from the lock to the commit.
     await connection.execute(";\n".join(statements))
     await connection.execute(
