@@ -195,6 +195,7 @@ async def test_a_forged_receipt_is_not_told_while_another_node_denies_it(
     (relay,) = await world.ask()
     async with lane_on_nodes(world, liar, *honest) as pool:
         await world.settled("published")
+        await until(lambda: true(bool(liar.sent())))
         (sent, *_) = liar.sent()
         world.node.mine(takes_pool=False)
         liar.forged_receipts[sent.hash] = a_receipt(liar, sent, succeeded)

@@ -58,6 +58,13 @@ async def post(url: str, path: str, body: Any) -> Any:
         return await answer.json()
 
 
+async def confirmed(world: World) -> None:
+    """By then the lane has also traced the block: a step is traced once it is committed."""
+    await world.settled("mined")
+    world.node.mine(3)
+    await world.settled("confirmed")
+
+
 async def test_an_event_is_one_trace_from_its_request_to_its_block(
     world: World, surface: str, collector: Collector
 ) -> None:
@@ -66,7 +73,7 @@ async def test_an_event_is_one_trace_from_its_request_to_its_block(
         answer = await post(surface, "manual-event", an_event("ann"))
         async with world.serving():
             await world.minted()
-            await world.settled("mined")
+            await confirmed(world)
     event = UUID(answer["eventId"])
     (root,) = [span for span in collector.spans if span.name.startswith("POST")]
     assert root.name == "POST service-api/manual-event"
@@ -107,7 +114,7 @@ async def test_a_mint_that_an_earlier_term_has_signed_keeps_its_traces(
             await world.settled("published")
         async with world.serving():
             world.node.mine()
-            await world.settled("mined")
+            await confirmed(world)
     (block,) = collector.named("block")
     assert block.trace_id == UUID(answer["eventId"]).bytes
 

@@ -183,6 +183,7 @@ async def test_a_top_up_under_way_to_a_stolen_wallet_can_be_cancelled(world: Rel
             return written is not None and written.outcome is RequestOutcome.DONE
 
         await until(is_done)
+        await until(lambda: true(any(sent.value == 0 for sent in world.node.sent())))
         await quiet(world)
         await until(lambda: has_state(world, "cancelled"))
     assert transfers(world) == [(TREASURY.address, 0)]
