@@ -315,6 +315,8 @@ class IndexRepair:
         header = await node.block(number)
         if header is None:
             raise NodeUnavailable(f"The node has no block {number}", kind="behind")
+        if await _is_denied(node, header):
+            return None
         contracts = addresses(self._contracts)
         logs, is_certain = await node.proven_logs(header.hash, *contracts)
         for other in [] if is_certain else node.others(number):
@@ -333,6 +335,23 @@ class IndexRepair:
             return None
         facts = [_facts_of(contract, logs) for contract in self._contracts]
         return _Block(header, facts, is_certain)
+
+
+async def _is_denied(node: Node, header: Header) -> bool:
+    """Whether other nodes show another block at this height, and none of them shows this one.
+
+    A block's hash proves its logs, but not that the block is canonical.
+    """
+    is_denied = False
+    for other in node.others(header.number):
+        try:
+            shown = await other.block(header.number)
+        except NodeUnavailable:
+            continue
+        if shown is not None and shown.hash == header.hash:
+            return False
+        is_denied = is_denied or shown is not None
+    return is_denied
 
 
 def _parts(

@@ -195,6 +195,31 @@ async def test_another_node_is_asked_where_there_is_one(pool: Pool, database_url
     assert await audited.balance(BOB) == 7
 
 
+@pytest.mark.parametrize("count", [2, 3])
+async def test_a_second_node_with_other_settled_blocks_changes_no_fact(
+    pool: Pool, database_url: str, count: int
+) -> None:
+    """The node shows the true newest block, and forged blocks with forged logs below it."""
+    audited = await Audited(pool, database_url, NodeGroup.of(count)).start()
+    for node in audited.nodes.nodes:
+        node.final_depth = 1
+    audited.node.mine(9, logs=[given_to(ANN, 5)])
+    audited.nodes.share(0)
+    await audited.index()
+    liar = audited.nodes.nodes[1]
+    head = liar.head
+    liar.forget_blocks(9)
+    liar.mine(8, logs=[given_to(BOB, 500)])
+    liar.blocks.append(head)
+
+    for _ in range(10):
+        with suppress(NodeUnavailable):
+            await audited.audit.step(audited.follower._epoch)
+
+    assert await audited.audited() == 8
+    assert (await audited.balance(ANN), await audited.balance(BOB)) == (5, 0)
+
+
 async def test_a_second_node_without_logs_does_not_hold_the_audit_up(
     pool: Pool, database_url: str
 ) -> None:
