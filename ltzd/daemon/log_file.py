@@ -1,7 +1,8 @@
 """Writes log lines to a stream without ever holding up the event loop.
 
-A line goes to the stream at once. While the reader of a pipe, a socket or a terminal stands still,
-lines are kept in their order, up to `KEPT_BYTES`, and a thread writes them once there is space.
+A line goes to the stream at once. While the reader of a pipe or a socket stands still, lines are
+kept in their order, up to `KEPT_BYTES`, and a thread writes them once there is space. A terminal's
+lines are all written by the thread, since a terminal may make a writer wait whatever poll reports.
 Lines beyond that are lost and counted until all kept lines are written; `log.lines_lost` follows
 these. A line that the stream refuses, for example on a full disk, is lost and counted too. Nothing
 is raised in these cases: it would end the lane or the request that logs.
@@ -25,8 +26,8 @@ log = structlog.get_logger()
 KEPT_BYTES = 4 * 1024 * 1024
 """About 10,000 lines."""
 AT_ONCE_BYTES = select.PIPE_BUF
-"""A descriptor that poll reports as writable takes so many bytes without waiting, unless another
-process writes to the same pipe at that moment."""
+"""A pipe or a socket that poll reports as writable takes so many bytes without waiting, unless
+another process writes to it at that moment."""
 END_SECONDS = 5.0
 """The end of the process waits so long for a reader that stands still."""
 
@@ -38,6 +39,7 @@ class LogFile(io.TextIOBase):
         self._stream = stream
         self._kept_bytes = kept_bytes
         self._descriptor = _descriptor_that_may_wait(stream)
+        self._writes_at_once = not stream.isatty()
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
         # Reentrant: the collector of garbage may log while a line is written.
         self._lock = threading.RLock()
@@ -71,7 +73,7 @@ class LogFile(io.TextIOBase):
 
     def _write_or_keep(self, descriptor: int, line: bytes) -> None:
         with self._lock:
-            if self._writer is None and not self._kept:
+            if self._writes_at_once and self._writer is None and not self._kept:
                 line = _write_at_once(descriptor, line)
             if not line:
                 return

@@ -77,12 +77,12 @@ def _line(number: int) -> str:
     return f"{number} ".ljust(99, ".") + "\n"
 
 
-def _write_lines(pipe: Pipe, count: int = LINES) -> None:
+def _write_lines(file: LogFile, count: int = LINES) -> None:
     """In a thread, since the fault that this is about would never return."""
 
     def write() -> None:
         for number in range(count):
-            pipe.file.write(_line(number))
+            file.write(_line(number))
 
     writer = threading.Thread(target=write, daemon=True)
     writer.start()
@@ -97,7 +97,7 @@ def test_lines_wait_in_their_order_for_a_reader_that_stands_still(
     pipe: Callable[..., Pipe],
 ) -> None:
     log, before = pipe(), _lost_lines()
-    _write_lines(log)
+    _write_lines(log.file)
     assert log.read_all() == [_line(number).rstrip() for number in range(LINES)]
     assert _lost_lines() == before
 
@@ -106,7 +106,7 @@ def test_lines_beyond_the_bound_are_counted_and_the_log_says_how_many(
     pipe: Callable[..., Pipe],
 ) -> None:
     log, before = pipe(kept_bytes=10_000), _lost_lines()
-    _write_lines(log)
+    _write_lines(log.file)
     lost = int(_lost_lines() - before)
     *lines, report = log.read_all()
     assert 0 < lost < LINES
@@ -125,7 +125,7 @@ def test_a_line_longer_than_the_pipe_comes_whole_and_before_the_next(
 
 def test_lines_that_wait_for_a_reader_that_ends_are_counted(pipe: Callable[..., Pipe]) -> None:
     log, before = pipe(), _lost_lines()
-    _write_lines(log)
+    _write_lines(log.file)
     os.close(log.reading)
     log.file.finish()
     log.file.write("one more\n")
@@ -165,3 +165,13 @@ def test_a_process_that_ends_in_order_loses_no_line_of_a_slow_reader() -> None:
         _out, log = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0
     assert [json.loads(line)["number"] for line in log.splitlines()] == list(range(LINES))
+
+
+def test_a_terminal_that_stands_still_holds_up_nobody() -> None:
+    """Poll reports a terminal as writable whose next line would wait."""
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "w", encoding="utf-8") as stream:
+        file = LogFile(stream)
+        _write_lines(file)
+        os.close(ours)  # The file's thread, which still writes, gets an error and ends.
+        file.finish()
