@@ -20,8 +20,8 @@ from structlog.testing import capture_logs
 
 from ltzd import telemetry
 from ltzd.cache.rate_limits import TIMEOUT_SECONDS, RateLimit, RateLimits, RateLimitStatus
-from ltzd.dev.services import ports
 from ltzd.errors import Misconfigured
+from tests.support.ports import free_port
 from tests.support.services.redis import RedisServer, a_redis_server
 from tests.support.waiting import Stopwatch, until
 
@@ -285,7 +285,7 @@ async def test_an_emptied_redis_counts_from_the_start(
 
 
 async def test_a_redis_that_is_not_there_is_said_once_and_counted_around() -> None:
-    url = f"redis://:hunter2@127.0.0.1:{ports.free_port()}/0"
+    url = f"redis://:hunter2@127.0.0.1:{free_port()}/0"
     errors = value("ltzd_cache_redis_errors_total")
     with capture_logs() as logs:
         async with RateLimits(url) as limits:
@@ -335,7 +335,7 @@ async def test_a_full_redis_refuses_nobody(redis: RedisServer) -> None:
 
 async def test_a_redis_that_may_not_be_written_refuses_nobody(redis: RedisServer) -> None:
     async with redis.client() as client, RateLimits(redis.url, retry_seconds=SOON) as limits:
-        await client.replicaof("127.0.0.1", ports.free_port())
+        await client.replicaof("127.0.0.1", free_port())
         try:
             assert within(await hits(limits, 30, "x")) == 10
         finally:

@@ -11,10 +11,10 @@ from eth_account import Account
 
 from ltzd.chain.contracts.offers import OfferContracts, OfferReader
 from ltzd.chain.node.rpc import Rpc, RpcError
-from ltzd.dev.services import ports
 from ltzd.values import bytes_of, checksummed, hex_of
 from tests.support.chain.contracts import Contracts, Party, deployed_contracts
 from tests.support.commands import Outcome, ltzd
+from tests.support.ports import free_port
 from tests.support.secret_files import write_secret
 
 MOST = "79228162514.264337593543950335"
@@ -332,7 +332,7 @@ async def test_addresses_without_code_and_a_node_that_is_away_are_sentences(
     nowhere = dev | {"contracts": dev["contracts"] | {"PerkNFT": a_wallet()}}
     (cli.folder / "dev.json").write_text(json.dumps(nowhere))
     at_nowhere, listed = await cli(*create), await cli("collection", "list")
-    away = dev | {"rpcUrl": f"http://127.0.0.1:{ports.free_port()}"}
+    away = dev | {"rpcUrl": f"http://127.0.0.1:{free_port()}"}
     (cli.folder / "dev.json").write_text(json.dumps(away))
     without_node = await cli("item", "list")
     (cli.folder / "dev.json").write_text("{}")

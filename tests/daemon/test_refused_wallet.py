@@ -11,11 +11,11 @@ from pathlib import Path
 import aiohttp
 import pytest_asyncio
 
-from ltzd.dev.services.ports import free_port
 from ltzd.store.database import migrate
 from ltzd.values import checksummed
 from tests.support.chain.fake_node import LTZ_AT, OTHERS_AT, FakeNode
 from tests.support.commands import Outcome, ltzd_apart
+from tests.support.ports import free_port
 from tests.support.rows.core import MINTER
 from tests.support.secret_files import write_secret
 from tests.support.services.postgres import Databases, a_postgres

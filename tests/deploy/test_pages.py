@@ -19,13 +19,14 @@ import pytest
 import pytest_asyncio
 from sqlalchemy.exc import DBAPIError
 
-from ltzd.dev.services import ports, postgres
+from ltzd.dev.services import postgres
 from ltzd.dev.services.chain import DevChain
 from ltzd.errors import Misconfigured
 from ltzd.store.database import migrate
 from tests.support.chain.chains import anvil_chain
 from tests.support.chain.tester import ETHER
 from tests.support.folders import a_data_directory
+from tests.support.ports import free_port
 from tests.support.services.postgres import Databases
 from tests.support.waiting import until
 
@@ -174,7 +175,7 @@ async def server(tmp_path: Path, anvil_chain: DevChain) -> AsyncIterator[Server]
     async with a_data_directory() as folder:
         # `ltzd run` refuses the tests' shared server, which survives no power failure.
         database = await postgres.start(folder)
-        server = Server(tmp_path, database.url, anvil_chain, ports.free_port())
+        server = Server(tmp_path, database.url, anvil_chain, free_port())
         server.prepare()
         yield server
 
@@ -240,7 +241,7 @@ async def test_eight_blocks_lead_from_nothing_to_the_first_mint(server: Server) 
         await shell.paste(start)
         units = [unit for unit in server.started() if unit.startswith("ltzd@")]
         assert units == [f"ltzd@{role}" for role in ROLES]
-        admin_ports = [ports.free_port() for _ in ROLES]
+        admin_ports = [free_port() for _ in ROLES]
         for role, port in zip(ROLES, admin_ports, strict=True):
             await stack.enter_async_context(server.running(role, port))
         await until(server.is_listening)

@@ -14,13 +14,13 @@ import pytest
 import pytest_asyncio
 from sanic.request import Request
 
-from ltzd.dev.services import ports
 from ltzd.http.app import build_app
 from ltzd.http.requests.client_address import Proxies, client_network
 from ltzd.http.responses import Reply, json_reply
 from ltzd.http.server import serve
 from ltzd.http.services import HttpPolicy
 from tests.support.certificates import a_pair, trusting
+from tests.support.ports import free_port
 from tests.support.surfaces.http_surface import BRAND_ID, FakeEvents, an_event, services_over
 from tests.support.tools import caddy_path, nginx_path
 from tests.support.waiting import until
@@ -41,7 +41,7 @@ class Backend:
     """A process with the role http: it can end as on SIGTERM, and start again on its port."""
 
     def __init__(self, events: FakeEvents) -> None:
-        self.port = ports.free_port()
+        self.port = free_port()
         self._events = events
         self.answered = 0
         self._draining, self._stop = asyncio.Event(), asyncio.Event()
@@ -205,7 +205,7 @@ async def caddy(
 async def proxied(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Proxied]:
     events = FakeEvents()
     backends = [Backend(events), Backend(events)]
-    https_port, http_port = ports.free_port(), ports.free_port()
+    https_port, http_port = free_port(), free_port()
     async with AsyncExitStack() as stack:
         for backend in backends:
             await backend.start()

@@ -13,12 +13,12 @@ from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer
 from ltzd.daemon.keys import read_key
 from ltzd.dev import contracts
-from ltzd.dev.services import ports
 from ltzd.values import address_of, checksummed
 from tests.support.commands import Outcome, begin_ltzd, ltzd
 from tests.support.instances.instance import Instance, an_instance
 from tests.support.instances.load import post_all
 from tests.support.instances.relayer import Relays, relays_of
+from tests.support.ports import free_port
 from tests.support.secret_files import write_secret
 from tests.support.waiting import until
 
@@ -145,7 +145,7 @@ async def settings_file(instance: Instance, path: Path) -> Path:
         database_url=dev["databaseUrl"],
         folder=instance.data_dir,
         rpc_url=dev["rpcUrl"],
-        port=ports.free_port(),
+        port=free_port(),
         first_block=await instance.ask("SELECT first_block FROM chains"),
     )
     return write_secret(path, text)

@@ -14,8 +14,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from ltzd.dev.services import ports
 from tests.support.instances.instance import Instance
+from tests.support.ports import free_port
 from tests.support.services.web_servers import served_at
 from tests.support.sites.plugin_site import FAILURES, PLUGIN, StubbedSite, a_stubbed_site
 from tests.support.tools import php_path
@@ -420,7 +420,7 @@ def has_failed(route: str, status: int, body: Json) -> bool:
 
 @pytest.mark.parametrize("route", FAILURES)
 async def test_where_ltzd_is_away_the_route_has_failed(site: StubbedSite, route: str) -> None:
-    site.keep(ltzd_loyalty={"url": f"http://127.0.0.1:{ports.free_port()}"})
+    site.keep(ltzd_loyalty={"url": f"http://127.0.0.1:{free_port()}"})
     status, body, headers = await site.ask(route, json={}, headers=SESSION)
     assert has_failed(route, status, body)
     assert "no-store" in headers["Cache-Control"]

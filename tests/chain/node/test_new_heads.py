@@ -12,10 +12,10 @@ from aiohttp import WSMsgType, web
 from ltzd.chain.node.new_heads import HeadSocketPolicy, NewHeads
 from ltzd.chain.node.node import Header
 from ltzd.chain.node.rpc import Rpc
-from ltzd.dev.services import ports
 from ltzd.dev.services.chain import Kind
 from ltzd.values import hex_of
 from tests.support.chain.chains import a_chain
+from tests.support.ports import free_port
 from tests.support.rows.core import a_hash, running
 from tests.support.waiting import until
 
@@ -81,7 +81,7 @@ class HeadServer:
 
 @asynccontextmanager
 async def a_head_server() -> AsyncIterator[HeadServer]:
-    port = ports.free_port()
+    port = free_port()
     server = HeadServer(f"ws://127.0.0.1:{port}")
     application = web.Application()
     application.router.add_get("/", server.handle)
@@ -202,7 +202,7 @@ async def test_a_chain_that_stands_still_keeps_its_socket(server: HeadServer) ->
 
 
 async def test_another_nodes_socket_goes_on_meanwhile(server: HeadServer) -> None:
-    heads = NewHeads([f"ws://127.0.0.1:{ports.free_port()}", server.url], QUICK)
+    heads = NewHeads([f"ws://127.0.0.1:{free_port()}", server.url], QUICK)
     async with running(heads.run()):
         await until(server.has_subscriber)
         await server.announce(4)

@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import aiohttp
 
-from ltzd.dev.services import ports
 from tests.cli.staging.test_sandbox_command import a_sandbox_process
 from tests.support.commands import Outcome, begin_ltzd, ltzd, ltzd_apart
 from tests.support.instances.instance import Instance
+from tests.support.ports import free_port
 from tests.support.secret_files import write_secret
 from tests.support.waiting import until
 
@@ -55,8 +55,8 @@ async def test_a_staging_process_uses_the_sandbox_and_says_so(
         "folder": one_instance.data_dir,
         "rpc_url": dev["rpcUrl"],
         "first_block": await one_instance.ask("SELECT first_block FROM chains"),
-        "http_port": ports.free_port(),
-        "admin_port": ports.free_port(),
+        "http_port": free_port(),
+        "admin_port": free_port(),
     }
     top, sections = TOP.format(**values), SECTIONS.format(**values)
     async with a_sandbox_process(tmp_path) as (_, block):

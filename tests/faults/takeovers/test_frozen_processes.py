@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
-from ltzd.dev.services.ports import free_port
 from tests.support.instances.books import all_minted, assert_books_agree
 from tests.support.instances.instance import START_SECONDS, Instance
 from tests.support.instances.load import Load, a_load
 from tests.support.instances.shared import Instances
+from tests.support.ports import free_port
 from tests.support.secret_files import write_secret
 from tests.support.waiting import Stopwatch, until
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import aiohttp
 from aiohttp import web
 
-from ltzd.dev.services import ports
+from tests.support.ports import free_port
 
 PUBLISH = "eth_sendRawTransaction"
 
@@ -22,7 +22,7 @@ class NodeProxy:
 
     def __init__(self, target: str) -> None:
         self._target = target
-        self._port = ports.free_port()
+        self._port = free_port()
         self._runner: web.AppRunner | None = None
         self._session: aiohttp.ClientSession | None = None
         self.published: list[str] = []

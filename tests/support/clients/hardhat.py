@@ -7,6 +7,7 @@ import aiohttp
 
 from ltzd.dev.services import ports
 from tests.support.clients.programs import START_SECONDS, running
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 _CLI = "node_modules/hardhat/dist/src/cli.js"
@@ -15,7 +16,7 @@ _CLI = "node_modules/hardhat/dist/src/cli.js"
 @asynccontextmanager
 async def a_hardhat_node() -> AsyncIterator[str]:
     """Starts the node at block 0, mining on demand; yields its URL."""
-    port = ports.free_port()
+    port = free_port()
     url = f"http://{ports.LOOPBACK}:{port}"
     command = ["node", _CLI, "node", "--hostname", ports.LOOPBACK, "--port", str(port)]
     async with running(*command) as process, aiohttp.ClientSession() as http:

@@ -21,10 +21,11 @@ import aiohttp
 import asyncpg
 from redis.asyncio import Redis
 
-from ltzd.dev.services import ports, postgres, processes
+from ltzd.dev.services import postgres, processes
 from tests.support.folders import a_data_directory
 from tests.support.instances.fork_server import ForkedProcess
 from tests.support.instances.instance import START_SECONDS, Instance, an_instance
+from tests.support.ports import free_port
 from tests.support.secret_files import write_secret
 from tests.support.services import pgbouncer
 from tests.support.services.nginx import an_nginx
@@ -95,7 +96,7 @@ class Member:
         """The source tree of the older version that runs, with settings that it knows."""
         self.name = name
         self.roles = roles
-        self.port, self.admin_port = ports.free_port(), ports.free_port()
+        self.port, self.admin_port = free_port(), free_port()
         self.process: Process | None = None
 
     @property

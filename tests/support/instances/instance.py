@@ -26,12 +26,13 @@ import aiohttp
 import asyncpg
 import psutil
 
-from ltzd.dev.services import ports, processes
+from ltzd.dev.services import processes
 from tests.support.chain.tester import Rpc
 from tests.support.folders import data_parent
 from tests.support.instances import fork_server
 from tests.support.instances.fork_server import ForkedProcess
 from tests.support.log_watch import KEYS, faults_of, secrets_in
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 START_SECONDS = 60.0
@@ -93,8 +94,8 @@ class Instance:
         self.os_user = os_user
         self.first_by_command = first_by_command
         self.first_checkout = first_checkout
-        self.port = ports.free_port()
-        self.admin_port = ports.free_port()
+        self.port = free_port()
+        self.admin_port = free_port()
         self.process: asyncio.subprocess.Process | ForkedProcess | None = None
         self.dev_json: dict[str, Any] = {}
         self._stamp_before_start: tuple[int, int] | None = None

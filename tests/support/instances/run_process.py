@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from ltzd.dev.services.ports import free_port
 from ltzd.values import checksummed
 from tests.support.chain.fake_node import LTZ_AT, OTHERS_AT
+from tests.support.ports import free_port
 from tests.support.secret_files import write_secret
 from tests.support.waiting import until
 

@@ -13,8 +13,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import asyncpg
 
-from ltzd.dev.services.ports import free_port
 from tests.support.folders import a_data_directory
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 PROGRAM = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")

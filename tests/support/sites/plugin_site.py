@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 
-from ltzd.dev.services import ports
+from tests.support.ports import free_port
 from tests.support.tools import php_path
 from tests.support.waiting import until
 
@@ -124,7 +124,7 @@ async def a_stubbed_site(folder: Path) -> AsyncIterator[StubbedSite]:
     php = str(php_path())
     (folder / "options.json").write_text("{}")
     (folder / "users.json").write_text("{}")
-    port = ports.free_port()
+    port = free_port()
     environment = {
         "PATH": os.environ["PATH"],
         "LTZD_TEST_FOLDER": str(folder),

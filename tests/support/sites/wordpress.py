@@ -21,7 +21,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ltzd.dev.services import ports
+from tests.support.ports import free_port
 from tests.support.tools import php_path
 from tests.support.waiting import until
 
@@ -236,7 +236,7 @@ async def a_wordpress(folder: Path, shape: Shape = USUAL) -> AsyncIterator[WordP
         http = await stack.enter_async_context(
             aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
         )
-        site = WordPressSite(folder / "site", ports.free_port(), http, shape)
+        site = WordPressSite(folder / "site", free_port(), http, shape)
         await asyncio.to_thread(_copy, site.folder)
         (site.folder / "wp-content/mu-plugins/rest.php").write_text(
             _REST_PREFIX % shape.rest_prefix
