@@ -35,6 +35,11 @@ class ReplyStream(Http):
         super().create_empty_request()
         self.request.conn_info = self.protocol.conn_info
 
+    async def head_response_ignored(  # type: ignore[override] # Sanic itself awaits it
+        self, data: bytes, end_stream: bool
+    ) -> None:
+        super().head_response_ignored(data, end_stream)
+
     def send_at_once(self, reply: Reply) -> bool:
         """Write the whole reply, without waiting.
 

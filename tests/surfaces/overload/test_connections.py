@@ -153,6 +153,22 @@ async def test_a_connection_that_ends_within_a_head_is_no_error(
     assert [line for line in caplog.records if line.levelname in {"ERROR", "CRITICAL"}] == []
 
 
+@pytest.mark.parametrize("method", [b"GET", b"HEAD"])
+async def test_a_client_that_leaves_before_it_reads_a_response_is_no_error(
+    caplog: pytest.LogCaptureFixture, method: bytes
+) -> None:
+    async with a_server(HttpPolicy()) as (url, app):
+        client = await Client.of(url, HEALTH)
+        assert await client.status() == 200
+        (connection,) = app.ctx.connection_limit.all()
+        connection.pause_writing()  # as the transport does while a client does not read
+        client.writer.write(HEALTH.replace(b"GET", method))
+        await until_true(lambda: connection.is_at_work)
+        client.close()
+        await until_true(lambda: connection.http is None)
+    assert [line for line in caplog.records if line.levelname in {"ERROR", "CRITICAL"}] == []
+
+
 async def test_requests_that_do_not_arrive_hold_bounded_memory() -> None:
     async with a_server(HttpPolicy()) as (url, app):
         policy = SlownessPolicy(buffer_bytes=40_000)
