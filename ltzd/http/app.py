@@ -233,10 +233,14 @@ class _Durations:
 
 
 def _add_context_headers(context: SimpleNamespace, headers: Header) -> None:
-    """Adds what the handler learned before it replied or failed: nonce, rate window and age."""
+    """Adds what the handler learned before it replied or failed: nonce, rate window and age, and
+    that no cache may store the response.
+    """
     age = answer_age()
     if age is not None:
         headers["Age"] = str(math.ceil(age))  # RFC 9111, 5.1
+    if hasattr(context, "no_store"):
+        headers["Cache-Control"] = "no-store"
     if hasattr(context, "nonce"):
         headers[NONCE_HEADER] = context.nonce
     if hasattr(context, "window"):

@@ -77,7 +77,7 @@ class AnswerableRequest(Request):
     The path is decoded once, and not at each look.
 
     Sanic answers it through a stand-in request with the method NONE and the same URL. Here the
-    stand-in also works if the URL itself cannot be parsed, and it knows its connection.
+    stand-in also works if the URL itself cannot be parsed.
     """
 
     __slots__ = ("path",)
@@ -96,5 +96,3 @@ class AnswerableRequest(Request):
         # An absolute URL may end with its host, and means the root then (RFC 9112 3.2.1).
         path = self._parsed_url.path or b"/"
         self.path = path.decode()  # type: ignore[misc] # a slot in the property's place
-        if is_stand_in:
-            self.conn_info = options["transport"].get_protocol().conn_info

@@ -549,6 +549,22 @@ async def test_a_bad_query_is_named_with_its_rule(
     assert (await get(surface, f"{STATUS}?{query}")).faults == [fault]
 
 
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (OF_PERK, 200),
+        (OF_COLLECTION, 200),
+        (f"{STATUS}?collectionId={COLLECTION}&tokenId={PERK + 9}", 404),
+        (f"{HOLDERS}?collectionId={COLLECTION}&limit=x", 400),
+    ],
+)
+async def test_no_cache_may_give_a_signed_answer_to_others(
+    surface: RunningSurfaces, path: str, status: int
+) -> None:
+    answer = await get(surface, path)
+    assert (answer.status, answer.headers["Cache-Control"]) == (status, "no-store")
+
+
 # --- listing holders ----------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from ltzd.rules.event_handler.brand_limits import local_day
 from ltzd.rules.site_plugin.leaderboards import Metric, Period, first_day
 from ltzd.store.database import Connection
 from ltzd.store.replica import ReplicaReads
+from ltzd.store.retention.erasure import ERASED_NAME
 from ltzd.store.site_plugin import leaderboard_totals as standings
 from ltzd.store.site_plugin.leaderboard_totals import LeaderboardTotals, RankedWallet
 
@@ -69,8 +70,9 @@ def _shown(username: str | None, identifier: str) -> str:
     """Return the name to show: some sites use the e-mail address of a user as the name.
 
     The name is normalized before the check, since `@` has look-alikes, and checked whole, since
-    the sign may stand behind the part that is shown.
+    the sign may stand behind the part that is shown. A member whose name was erased has none: the
+    board does not tell the public who has asked for an erasure.
     """
-    if not username or "@" in unicodedata.normalize("NFKC", username):
+    if not username or username == ERASED_NAME or "@" in unicodedata.normalize("NFKC", username):
         return f"member-{identifier[:_NAME_DIGITS]}"
     return username[:LONGEST_SHOWN]

@@ -99,8 +99,13 @@ class BoundedProtocol(HttpProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._limit.closed(self, self._address)
-        if self.conn_info is not None:
-            super().connection_lost(exc)  # type: ignore[no-untyped-call]
+        if self.conn_info is None:
+            return
+        http = self.http
+        if http is not None and http.stage is Stage.REQUEST and http.request is None:
+            # Its head did not arrive whole. Sanic logs the request that it cancels.
+            http.create_empty_request()
+        super().connection_lost(exc)  # type: ignore[no-untyped-call]
 
     def data_received(self, data: bytes) -> None:
         if self.conn_info is None or self._is_refused(data):

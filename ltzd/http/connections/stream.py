@@ -29,6 +29,17 @@ class ReplyStream(Http):
             raise ValueError("not a number of RFC 9112")
         return int(value, base)
 
+    def create_empty_request(self) -> None:
+        """Sanic's stand-in for a request whose head it did not parse, which here knows its
+        connection."""
+        super().create_empty_request()
+        self.request.conn_info = self.protocol.conn_info
+
+    async def head_response_ignored(  # type: ignore[override] # Sanic itself awaits it
+        self, data: bytes, end_stream: bool
+    ) -> None:
+        super().head_response_ignored(data, end_stream)
+
     def send_at_once(self, reply: Reply) -> bool:
         """Write the whole reply, without waiting.
 

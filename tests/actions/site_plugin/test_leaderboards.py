@@ -19,6 +19,7 @@ from ltzd.store.database import Pool, open_pool, session
 from ltzd.store.event_handler import events
 from ltzd.store.event_handler.events import ClaimSnapshot, EventRow, NewEvent
 from ltzd.store.replica import ReplicaReads
+from ltzd.store.retention import erasure
 from ltzd.store.users.users import User
 from ltzd.values import Address
 from tests.support.rows.core import a_wallet, value
@@ -50,8 +51,10 @@ async def values(pool: Pool, brand: Brand, period: Period = "all") -> list[int]:
     return [entry.value for entry in board.entries]
 
 
-async def a_member(pool: Pool, brand: Brand, username: str, wallet: Address = ANN) -> UUID:
-    user = uuid4()
+async def a_member(
+    pool: Pool, brand: Brand, username: str, wallet: Address = ANN, user: UUID | None = None
+) -> UUID:
+    user = user or uuid4()
     await value(
         pool,
         """
@@ -175,6 +178,21 @@ async def test_a_username_is_shown_up_to_a_maximum_length(
     (entry,) = await entries(pool, brand)
 
     assert entry.username == shown
+
+
+async def test_the_board_does_not_tell_who_has_asked_for_an_erasure(pool: Pool) -> None:
+    brand = await apply(pool, a_brand())
+    await Earnings(pool).earn(Earned(ANN))
+    user = await a_user(pool)
+    await a_member(pool, brand, "ann", user=user)
+    (named,) = await entries(pool, brand)
+    async with session(pool) as connection:
+        assert await erasure.end_memberships(connection, user) == 1
+
+    (erased,) = await entries(pool, brand)
+
+    assert named.username == "ann"
+    assert erased.username == f"member-{erased.user_identifier[:6]}"
 
 
 async def test_a_username_at_one_brands_site_is_not_shown_at_another_brands(pool: Pool) -> None:

@@ -622,8 +622,9 @@ async def test_every_class_of_the_error_tree_has_an_answer() -> None:
 
 async def test_an_event_can_be_asked_for_later(surface: RunningSurfaces) -> None:
     _, recorded, _ = await post(surface, an_event())
-    status, answer, _ = await get(surface, f"/service-api/events/{recorded['eventId']}")
+    status, answer, headers = await get(surface, f"/service-api/events/{recorded['eventId']}")
     assert status == 200
+    assert headers["Cache-Control"] == "no-store", "a cache would repeat a former state"
     assert answer == {
         "success": True,
         "eventId": recorded["eventId"],

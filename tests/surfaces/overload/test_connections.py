@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from ltzd.http.admission.gate import Asker
 from ltzd.http.app import build_app
 from ltzd.http.connections.limit import ConnectionLimit
@@ -130,6 +132,41 @@ async def test_a_head_that_does_not_end_is_answered_with_408() -> None:
         idle.writer.write(HEALTH)
         assert await idle.status() == 200
         idle.close()
+
+
+@pytest.mark.parametrize("has_client_left", [True, False])
+@pytest.mark.parametrize("begun", [b"GET /rel", HEALTH[:-2]], ids=["line", "headers"])
+async def test_a_connection_that_ends_within_a_head_is_no_error(
+    caplog: pytest.LogCaptureFixture, begun: bytes, *, has_client_left: bool
+) -> None:
+    async with a_server(HttpPolicy()) as (url, app):
+        client = await Client.of(url, begun)
+        limit = app.ctx.connection_limit
+        await until_true(lambda: [each.is_receiving for each in limit.all()] == [True])
+        (connection,) = limit.all()
+        if has_client_left:
+            client.close()
+        else:
+            connection.end_now()
+        await until_true(lambda: connection.http is None)
+        client.close()
+    assert [line for line in caplog.records if line.levelname in {"ERROR", "CRITICAL"}] == []
+
+
+@pytest.mark.parametrize("method", [b"GET", b"HEAD"])
+async def test_a_client_that_leaves_before_it_reads_a_response_is_no_error(
+    caplog: pytest.LogCaptureFixture, method: bytes
+) -> None:
+    async with a_server(HttpPolicy()) as (url, app):
+        client = await Client.of(url, HEALTH)
+        assert await client.status() == 200
+        (connection,) = app.ctx.connection_limit.all()
+        connection.pause_writing()  # as the transport does while a client does not read
+        client.writer.write(HEALTH.replace(b"GET", method))
+        await until_true(lambda: connection.is_at_work)
+        client.close()
+        await until_true(lambda: connection.http is None)
+    assert [line for line in caplog.records if line.levelname in {"ERROR", "CRITICAL"}] == []
 
 
 async def test_requests_that_do_not_arrive_hold_bounded_memory() -> None:
