@@ -107,7 +107,7 @@ class Payments:
         self._pool = pool
         self._wakeups = wakeups
         self._brands = brands
-        self._newcomers = UserRegistration(pool, identity, erased)
+        self._registration = UserRegistration(pool, identity, erased)
         self._hashes = hashes
         self._provider = provider
         self._capacity = capacity
@@ -138,7 +138,7 @@ class Payments:
         refuse_over_capacity(request.usd_cents, await self._capacity.whole_ltz_for(ltz))
         order = CheckoutOrder(
             brand_id=request.brand_id,
-            wallet=(await self._newcomers.user_of(request.email, brand)).wallet,
+            wallet=(await self._registration.user_of(request.email, brand)).wallet,
             usd_cents=request.usd_cents,
             email=request.email,
             success_url=request.success_url,

@@ -35,7 +35,7 @@ class LinkDependencies:
 
 def build_site_services(  # noqa: PLR0913 (a call of its own for each service would name them twice)
     settings: SiteSettings,
-    desk: RelayContext,
+    context: RelayContext,
     relayer: Relayer,
     brands: BrandCache,
     identity: IdentityProvider,
@@ -50,12 +50,16 @@ def build_site_services(  # noqa: PLR0913 (a call of its own for each service wo
     stack.push_async_callback(host_site.close)
     policy = SitePolicy(settings.base_url, settings.rest_prefix, settings.namespace)
     members = SiteMembers(
-        desk.pool, brands, UserRegistration(desk.pool, identity, owners.erased), host_site, policy
+        context.pool,
+        brands,
+        UserRegistration(context.pool, identity, owners.erased),
+        host_site,
+        policy,
     )
     return SiteServices(
         members=members,
-        check_ins=CheckIns(desk.pool, desk.wakeups, brands, capacity),
+        check_ins=CheckIns(context.pool, context.wakeups, brands, capacity),
         leaderboards=Leaderboards(replica),
-        redemptions=SiteRedemptions(desk, relayer, identity, replica),
-        links=SiteLinks(desk.pool, members, owners.users, owners.sealer),
+        redemptions=SiteRedemptions(context, relayer, identity, replica),
+        links=SiteLinks(context.pool, members, owners.users, owners.sealer),
     )

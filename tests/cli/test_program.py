@@ -10,7 +10,11 @@ import pytest
 
 from ltzd import __version__
 from ltzd.cli.targets import Target, open_connection
-from tests.support.commands import Outcome, a_data_directory_of, ltzd, ltzd_apart
+from ltzd.store.database import Connection
+from ltzd.store.operator import wallets
+from tests.support.chain.fake_node import CHAIN_ID
+from tests.support.commands import Outcome, ltzd, ltzd_apart
+from tests.support.rows.core import MINTER
 from tests.support.secret_files import write_secret
 
 
@@ -56,25 +60,32 @@ async def test_a_full_disk_is_not_taken_for_a_lost_database(database_url: str) -
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+NOT_UTF8 = (
+    "ltzd: An argument holds bytes that are not UTF-8: give it in UTF-8, as a terminal does if "
+    "LANG ends with UTF-8.\n"
+)
+NO_USER = "ltzd: 'caf\\udce9' is no e-mail address, no user id (a UUID) and no wallet (0x…).\n"
+
+
 @pytest.mark.parametrize(
-    "command",
+    ("command", "sentence"),
     [
-        ("brand", "show"),
-        ("brand", "pause"),
-        ("webhooks", "list", "--brand"),
-        ("user", "show"),
-        ("event", "list", "--brand"),
-        ("lane", "pause", "--kind", "mint", "--reason"),
+        (("brand", "show"), NOT_UTF8),
+        (("brand", "pause"), NOT_UTF8),
+        (("webhooks", "list", "--brand"), NOT_UTF8),
+        (("user", "show"), NO_USER),
+        (("event", "list", "--brand"), NOT_UTF8),
+        (("lane", "pause", "--kind", "mint", "--reason"), NOT_UTF8),
     ],
 )
 async def test_an_argument_that_is_not_utf8_is_a_sentence(
-    command: tuple[str, ...], tmp_path: Path, database_url: str
+    command: tuple[str, ...], sentence: str, data_dir: Path, db: Connection
 ) -> None:
-    folder = a_data_directory_of(tmp_path / "data", database_url)
-    outcome = await ltzd(*command, "caf\udce9", "--data-dir", folder)
+    await wallets.add(db, CHAIN_ID, MINTER.address, "mint")  # so that a lane can be paused
+    outcome = await ltzd(*command, "caf\udce9", "--data-dir", data_dir)
 
     assert (outcome.code, outcome.out) == (1, "")
-    assert outcome.err.startswith("ltzd: ")
+    assert outcome.err == sentence
 
 
 async def test_closed_standard_streams_are_the_null_device(tmp_path: Path) -> None:

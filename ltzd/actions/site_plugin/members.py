@@ -81,13 +81,13 @@ class SiteMembers:
         self,
         pool: Pool,
         brands: BrandCache,
-        newcomers: UserRegistration,
+        registration: UserRegistration,
         host_sites: HostSiteClient,
         policy: SitePolicy,
     ) -> None:
         self._pool = pool
         self._brands = brands
-        self._newcomers = newcomers
+        self._registration = registration
         self._host_sites = host_sites
         self._policy = policy
 
@@ -151,7 +151,7 @@ class SiteMembers:
     ) -> Member:
         """Add a member who is new, or whose e-mail address has changed."""
         try:
-            user = await self._newcomers.user_of(email, brand)
+            user = await self._registration.user_of(email, brand)
         except InvalidFields as refusal:
             raise no_email() from refusal
         met = Member(brand.address, host, site_user_id, username, user.id, user.wallet, None)

@@ -7,7 +7,9 @@ the identity provider makes the wallet all the same.
 
 import asyncio
 import sys
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.concurrency.single_flight import SingleFlight
@@ -34,15 +36,18 @@ class UserRegistration:
 
     async def user_of(self, email: str, brand: Brand) -> User:
         """Raises RateLimited, InvalidFields, and Unavailable while the wallet cannot be found."""
-        key = users.email_key(email)
-        start = partial(self._user_of, email, key, brand)
-        return await self._flights.call((brand.address, key), start)
+        return await self._flights.call(*self._flight(email, brand))
 
     def begin(self, email: str, brand: Brand) -> asyncio.Task[User]:
         """As `user_of`, for a caller that does not wait; concurrent calls share the task."""
+        return self._flights.begin(*self._flight(email, brand))
+
+    def _flight(
+        self, email: str, brand: Brand
+    ) -> tuple[tuple[Address, str], Callable[[], Coroutine[Any, Any, User]]]:
+        """The key under which concurrent callers share a call, and the call itself."""
         key = users.email_key(email)
-        start = partial(self._user_of, email, key, brand)
-        return self._flights.begin((brand.address, key), start)
+        return (brand.address, key), partial(self._user_of, email, key, brand)
 
     async def _user_of(self, email: str, key: str, brand: Brand) -> User:
         async with session(self._pool) as connection:
