@@ -4,6 +4,9 @@ A request holds a slot while the process works on it, and none while it waits fo
 mint's hash. Requests without a slot are queued; if the queue is too long, a request is refused.
 Callers are grouped in parties: a brand, or the callers of a surface who name no brand.
 
+A queue is *standing* if requests keep arriving faster than they are served, rather than in a burst
+that passes.
+
 Units: seconds; requests.
 """
 
@@ -21,8 +24,9 @@ class Urgency(Enum):
     FIRST = "first"
     """Goes before other requests: outcomes of accepted work, and payments."""
     QUICK = "quick"
+    """Every other request."""
     PATIENT = "patient"
-    """Waits for a block anyway, so that a wait of seconds is no harm: relays and redemptions."""
+    """Waits for a block anyway, so a further wait of seconds does no harm: relays, redemptions."""
 
     # Enum's own hashes the name in Python, several times for each request.
     __hash__ = object.__hash__
@@ -30,54 +34,61 @@ class Urgency(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AdmissionPolicy:
-    """The limit of slots is learned between `least` and `most`.
+    """The number of slots is learned between `least` and `most`.
 
-    PATIENT requests have slots of their own, so that many share a commit: as many as the others,
-    and never fewer than `patient_least`.
+    PATIENT requests have as many slots of their own, but never fewer than `patient_least`, so that
+    many of them share a commit. A *period* is a tenth of a second (`http/admission/gate.py`).
     """
 
     least: int = 96
     patient_least: int = 256
     most: int = 1_024
     step: int = 16
-    """The limit rises by so many slots in a period in which requests waited and nothing lagged."""
+    """The slots added after a period in which requests waited and nothing was late."""
     shrink: float = 0.8
+    """The factor by which the limit falls."""
     high_delay_seconds: float = 0.012
+    """The limit falls if the mean delay of the event loop or of the database pool is longer."""
     low_delay_seconds: float = 0.006
-    """The limit falls above the one mean delay of the event loop or the pool, and may rise below
-    the other."""
+    """The limit may rise if both mean delays are shorter."""
     busy_share: float = 0.85
-    """The limit also falls while the process computes for this part of the time: more requests at
-    once would only take longer."""
+    """The limit also falls if the event loop's thread computes for more than this part of the time:
+    more requests at once would only take longer."""
     share: float = 3.0
     """A party may hold this many times the slots that are free, so that newcomers find some."""
     first_share: float = 0.5
-    """The part of the slots that requests of FIRST may hold while others wait."""
+    """The part of the slots that FIRST requests may hold while others wait."""
     burst: int = 1_024
-    """Requests that may wait until the line stands."""
+    """The requests that may wait in a queue that is not standing."""
     standing_rounds: int = 10
-    """A line stands once so many requests for each slot have begun while it was never empty. So a
-    database that answers nothing for a second makes no line stand, nor does what it leaves."""
+    """A queue is standing once this number of requests for each slot have begun and the queue was
+    never empty meanwhile. A database that answers nothing for a second causes no standing queue,
+    neither then nor while the backlog is worked off."""
     calm_seconds: float = 1.0
-    """A line goes on standing until so long after its last refusal among many."""
+    """A queue stays standing for this time after a refusal, if many requests are refused."""
     few_refused: float = 0.1
-    """Refusals are many from this part of the requests on. Fewer are left by a moment in which the
-    process stood still, and must not be the reason for the next ones."""
+    """Refusals are many above this part of the requests. Fewer refusals come from a moment in which
+    the process stood still, and must not cause further ones."""
     demand_fade: float = 0.8
-    """The part of the counts of each party's requests that is left after a tenth of a second."""
+    """The part of each party's count of requests that is left after a period."""
     most_shed: int = 96
-    """Waiting requests of a line that are refused in a tenth of a second: a thousand at once would
-    keep the process from all else for half a second."""
+    """The waiting requests of one queue that are refused in a period: a thousand at once would
+    occupy the process for half a second."""
     shared: float = 0.98
-    """The part of what is served that equal parts are taken from."""
+    """The part of the served requests that is divided among the parties (`equal_part`)."""
     patient_burst: int = 8_192
+    """As `burst`, for PATIENT requests."""
     patient_rounds: int = 16
+    """As `standing_rounds`, for PATIENT requests."""
     patient_seconds: float = 8.0
-    """The wait of PATIENT requests in a line that stands."""
+    """How long a PATIENT request waits in a standing queue: its length is limited to as many
+    requests as begin in this time."""
     longest_seconds: float = 5.0
+    """A request that has waited for this long is refused, because nothing moves."""
     longest_patient_seconds: float = 30.0
-    """A request that has waited for so long is refused: nothing moves."""
+    """As `longest_seconds`, for PATIENT requests."""
     most_retry_seconds: int = 10
+    """The longest Retry-After that a refused caller gets."""
 
     def longest(self, urgency: Urgency) -> float:
         """The seconds after which a waiting request is refused."""
@@ -110,8 +121,8 @@ def next_limit(
 def may_begin(in_progress: int, free: int, policy: AdmissionPolicy) -> bool:
     """Whether a party with this number of slots may take another free one.
 
-    Alone it gets three quarters of all; with every other busy party each gets less, and some slots
-    stay free for the next.
+    A party that is alone gets three quarters of all slots. The more parties are busy, the fewer
+    each gets, and some slots always stay free for the next party.
     """
     return free > 0 and in_progress < policy.share * free
 
@@ -133,8 +144,8 @@ def most_waiting(
 ) -> int:
     """How many requests of this urgency may wait.
 
-    A short burst is served late rather than refused. A standing queue is kept short: a served
-    request has waited for about a third of the work in progress.
+    A short burst is served late rather than refused. A standing queue is kept to a third of the
+    slots, so a request waits for about a third of the time that serving a request takes.
     """
     if urgency is Urgency.PATIENT:
         if not stands:
@@ -160,11 +171,15 @@ def equal_part(requests: Iterable[float], served: float, policy: AdmissionPolicy
 
 
 def is_standing(urgency: Urgency, begun: int, limit: int, policy: AdmissionPolicy) -> bool:
-    """Whether the queue is standing: it was never empty while this number of requests began."""
+    """Whether a queue is standing that was never empty while `begun` requests began."""
     is_patient = urgency is Urgency.PATIENT
     return begun > limit * (policy.patient_rounds if is_patient else policy.standing_rounds)
 
 
 def retry_seconds(refused: int, begun: int, policy: AdmissionPolicy) -> int:
-    """Spreads refused requests over the seconds in which as many can be served."""
+    """The whole seconds after which a refused caller should ask again, at least 1.
+
+    `refused` and `begun` are counts over the same time. The more requests are refused for each that
+    begins, the later a refused caller should return.
+    """
     return max(1, min(policy.most_retry_seconds, math.ceil(refused / max(1, begun))))

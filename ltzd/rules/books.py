@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass, replace
 from decimal import Decimal
 from typing import Self
 
+from ltzd.rules.amounts import ltz_of
 from ltzd.values import LTZ, Address, Hash32
 
 REFERENCES_A_WORD = 256
@@ -107,8 +108,7 @@ def first_rows(difference: Disagreement, rows: int) -> Disagreement:
 
 def whole_ltz(units: int) -> int | Decimal:
     """LTZ as an integer if they are whole, else as an exact Decimal."""
-    whole, rest = divmod(units, LTZ)
-    return Decimal(f"{whole}.{rest:018d}".rstrip("0")) if rest else whole
+    return ltz_of(units) if units % LTZ else units // LTZ
 
 
 def reference_differences(

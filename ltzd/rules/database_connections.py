@@ -52,13 +52,13 @@ class PoolPolicy:
         }
 
     def operator_size(self, lanes: int) -> int:
-        """The most connections of the role operator with so many lanes."""
+        """The most connections of the role operator with this number of lanes."""
         return self.operator + PER_LANE * max(0, lanes - LANES)
 
     def total(
         self, roles: Collection[str], lanes: int = LANES, pooled: Collection[str] = ()
     ) -> int:
-        """The most connections of a process with these roles and so many lanes.
+        """The most connections of a process with these roles and this number of lanes.
 
         The pools named in `pooled` lead to a pooler, and their connections do not count.
         """

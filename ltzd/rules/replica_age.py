@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class ReplayProgress:
-    """Positions older than `most_seconds` are forgotten: what they prove is too old anyway."""
+    """Positions older than `most_seconds` are forgotten, because they prove too high an age."""
 
     most_seconds: float
     _positions: deque[tuple[float, int]] = field(default_factory=deque)

@@ -29,9 +29,9 @@ LONGEST_RETRY_AFTER: Final = timedelta(hours=24)
 LONGEST_REST: Final = timedelta(minutes=5)
 """How long an endpoint's Retry-After holds up the brand's other webhooks."""
 FEW_SLOTS: Final = 4
-"""An endpoint receives so many webhooks at a time at first."""
+"""The webhooks that a new endpoint receives at a time."""
 MOST_SLOTS: Final = 32
-"""An endpoint that answers quickly receives up to so many at a time."""
+"""The most webhooks that an endpoint receives at a time, if it answers quickly."""
 QUICK: Final = timedelta(seconds=1)
 """A quick answer comes within this time."""
 
@@ -98,8 +98,8 @@ class DeliverySlots:
         return max(0, self.limit - in_progress)
 
     def after_success(self, took: timedelta) -> "DeliverySlots":
-        """After failures twice as many, up to a few; then one more for each quick answer, and half
-        as many after a slow one."""
+        """Twice as many slots below FEW_SLOTS; above it one more after a quick answer, and half as
+        many after a slow one."""
         if self.limit < FEW_SLOTS:
             return DeliverySlots(min(self.limit * 2, FEW_SLOTS))
         if took <= QUICK:
@@ -109,8 +109,7 @@ class DeliverySlots:
     def after_failure(
         self, status: int | None, asked_for: timedelta | None, now: datetime
     ) -> "DeliverySlots":
-        """One webhook at a time, and none before the end of the pause that an overloaded endpoint
-        asks for."""
+        """One slot, and none before the end of a pause that an overloaded endpoint asks for."""
         if status in _OVERLOADED and asked_for is not None:
             return DeliverySlots(1, now + min(asked_for, LONGEST_REST))
         return replace(self, limit=1)

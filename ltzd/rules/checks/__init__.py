@@ -1,4 +1,4 @@
-"""What `ltzd run`, `ltzd check` and `ltzd doctor` find, and the judgements that need no I/O.
+"""The findings of `ltzd run`, `ltzd check` and `ltzd doctor`, and the judgements that need no I/O.
 
 Begin with `findings.py`.
 """

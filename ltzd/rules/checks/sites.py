@@ -1,6 +1,6 @@
-"""Judges how brands' sites answer when ltzd asks them for the member of no log-in.
+"""Judges how brands' sites answer a request for the logged-in member that carries no log-in.
 
-A site that is connected refuses: 401, with the code of WordPress's REST API.
+A site that is set up correctly refuses it: 401, with the code of WordPress's REST API.
 """
 
 from ltzd.rules.checks.findings import Finding, ok, warning

@@ -24,7 +24,7 @@ class ProcessIdentity:
 
     @property
     def name(self) -> str:
-        """As leases name their holder."""
+        """HOST/PID, the text by which leases name their holder."""
         return f"{self.host}/{self.pid}"
 
 

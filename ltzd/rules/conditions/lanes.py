@@ -41,7 +41,7 @@ INTENDED = frozenset(("draining", "retired"))
 _BRIEF = frozenset(
     ("node", "mint_limit", "publication", "receipts", "signer", "block_gas_unconfirmed")
 )
-"""Reasons that come and go by themselves: they are told once they have lasted."""
+"""Reasons that come and go by themselves: reported only after `_BRIEF_SECONDS`."""
 _BRIEF_SECONDS = 5.0
 _DUTIES = {"mint": "nothing is minted", "relay": "nothing is relayed"}
 

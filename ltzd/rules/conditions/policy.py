@@ -1,4 +1,4 @@
-"""The thresholds from which on something is a condition. Units: seconds, blocks."""
+"""The thresholds beyond which a fact is a condition. Units: seconds, blocks."""
 
 from dataclasses import dataclass, field
 
@@ -12,13 +12,14 @@ class ConditionPolicy:
     """The indexer may be more blocks behind if they are younger: fast chains have many a second."""
     standstill: StandstillPolicy = field(default_factory=StandstillPolicy)
     mines_on_demand: bool = False
-    """A dev chain, whose blocks may stop to come at any time."""
+    """A dev chain that mines a block only when there is a transaction."""
     reward_seconds: float = 300.0
     relay_seconds: float = 120.0
     webhook_seconds: float = 60.0
-    """Queued rewards, queued relays and due webhooks that are older are overdue."""
+    """Rewards and relays that were queued for longer, and webhooks that were due for longer, are
+    overdue."""
     absent_seconds: float = 20.0
-    """Without an indexer the index counts as old so long after its last commit."""
+    """While no process indexes, the index is old if its last commit is older than this."""
     overload_seconds: float = 60.0
     """A process that has refused requests for longer needs help."""
     replica_seconds: float = 60.0
@@ -27,4 +28,4 @@ class ConditionPolicy:
     certificate_seconds: float = 14 * 86_400.0
     """Certificates closer to their expiry have not been renewed in time."""
     missing_after_seconds: float = 20.0
-    """A process without a report for so long is missing. Processes report every five seconds."""
+    """A process that has not reported for this time is missing; processes report every 5 s."""

@@ -38,7 +38,10 @@ def judge_processes(
 def roles_present(
     facts: ClusterFacts, me: ProcessIdentity, policy: ConditionPolicy
 ) -> frozenset[str]:
-    """The roles that any process has. A held lease shows one, too, also of an older version."""
+    """The roles that any process has.
+
+    A held lease proves a role, too: a process of an older version writes no report.
+    """
     running = [me, *(process.identity for process in live(facts, me, policy))]
     kinds = {name.partition("/")[0] for name in facts.lease_holders}
     leased = {role for kind, role in (("lane", "operator"), ("indexer",) * 2) if kind in kinds}
@@ -62,9 +65,10 @@ def _absent_roles(
 def _missing(
     facts: ClusterFacts, me: ProcessIdentity, policy: ConditionPolicy
 ) -> Iterator[Condition]:
-    """A process is back once another one of its host has its roles and began after its last report.
+    """The processes that no longer report, except those that were replaced.
 
-    Each process replaces one.
+    A process was replaced if another one of the same host with the same roles began after its last
+    report. Each running process replaces at most one.
     """
     ages = {process.identity.id: process.started_seconds for process in facts.processes}
     started = [(me, ages.get(me.id, 0.0))]

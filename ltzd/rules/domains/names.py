@@ -13,7 +13,7 @@ import idna
 MAX_LENGTH = 253
 MAX_URL_LENGTH = 2048
 _MAX_CACHED_LENGTH = 256
-"""Of a URL. Longer ones are read anew each time: a cache of those would take 128 MiB."""
+"""Longer URLs are parsed at each call: a cache of them could grow to 128 MiB."""
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 @lru_cache(maxsize=16_384)
 def normal_domain(text: str) -> str:
-    """The normal form of a domain. Raises ValueError with the reason if it is none."""
+    """The normal form of a domain. Raises ValueError, with the reason, for any other text."""
     _refuse_more_than_a_name(text)
     if len(text) > MAX_LENGTH:
         raise ValueError(f"must have at most {MAX_LENGTH} characters")

@@ -9,13 +9,13 @@ from typing import Final
 AHEAD: Final = 2**17
 """Partitions reach at least this far beyond now, so the creator may be away for 36 hours."""
 USUAL_WIDTH: Final = 2**21
-"""24 days: of the first partition of new ids, and of a partition after an empty one."""
+"""24 days: the width of the first partition of new ids, and of a partition after an empty one."""
 LEAST_WIDTH: Final = 2**16
 MOST_WIDTH: Final = 2**22
 TARGET_BYTES: Final = 2**32
-"""Of a partition's rows without indexes."""
+"""The intended size of a partition's rows, without indexes."""
 MOST_MOVED_ROWS: Final = 50_000
-"""Rows that wait in the default partition and are moved while its writers wait."""
+"""The most rows that are moved out of the default partition while its writers wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,9 @@ class Newest:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The rows beyond the newest partition, which are in the default one, but for the newest row's
-    future: `first` and `last` are times in their ids.
+    """The rows of the default partition that the next partition could hold.
+
+    `first` and `last` are the earliest and the latest time in the rows' ids.
     """
 
     rows: int

@@ -7,11 +7,11 @@ several tables mostly meet.
 from typing import Final
 
 USUAL_WIDTH: Final = 2**20
-"""Of a partition after an empty one."""
+"""The width of a partition after an empty one."""
 LEAST_WIDTH: Final = 2**16
 MOST_WIDTH: Final = 2**24
 TARGET_BYTES: Final = 2**30
-"""Of a partition's rows without indexes."""
+"""The intended size of a partition's rows, without indexes."""
 
 
 def next_width(blocks: int, size: int) -> int:

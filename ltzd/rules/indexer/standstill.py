@@ -17,7 +17,7 @@ class StandstillPolicy:
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """`head_number` is the highest block that anything has told of.
+    """`head_number` is the highest block that any node has shown, or the cursor's if it is higher.
 
     `block_seconds` is the chain's block time (`block_times.py`), or None if it has none.
     """

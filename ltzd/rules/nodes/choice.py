@@ -1,10 +1,9 @@
 """Which of several nodes to ask first.
 
-A node that is distrusted, whose circuit is open, which is behind, or which refuses requests as too
-many comes after every node that does not, so that a request reaches such a node only when no better
-one is left. Among equals the node in
-use stays first, unless another answers much faster, so that a decision's requests see one view of
-the chain.
+A node comes after all others if it is distrusted, if its circuit is open, if it is behind, or if it
+refuses requests because there are too many. A request reaches such a node only if no better one is
+left. Among equals the node in use stays first, unless another answers much faster, so that the
+requests of one decision see one view of the chain.
 """
 
 from collections.abc import Sequence

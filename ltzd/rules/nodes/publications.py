@@ -29,7 +29,7 @@ class PublishOutcome(Enum):
     REFUSED_FOR_GOOD = "refused_for_good"
     """The node will never take these bytes."""
     UNKNOWN = "unknown"
-    """The bytes have no answer."""
+    """The node gave no answer."""
 
 
 _PRECEDENCE = (
@@ -46,5 +46,5 @@ _PRECEDENCE = (
 
 
 def merged(outcomes: Sequence[PublishOutcome]) -> PublishOutcome:
-    """The outcome that counts, of one outcome per node; UNKNOWN of none."""
+    """The outcome that counts, from one outcome per node; UNKNOWN without any."""
     return min(outcomes, key=_PRECEDENCE.index, default=PublishOutcome.UNKNOWN)

@@ -19,7 +19,7 @@ _RISE_SECONDS: Final = 20
 """At the full rate for this long, a halved rate is what it was."""
 _LEAST_STEP: Final = 0.5
 _BURST_SECONDS: Final = 0.5
-"""Calls of this time may be sent at once."""
+"""As many calls may be sent at once as the rate allows in this time."""
 _LONGEST_DEBT_SECONDS: Final = 2.0
 """How long a large batch keeps the next call waiting at most."""
 
@@ -30,12 +30,12 @@ class Rate:
 
     per_second: float | None = None
     step: float = 0.0
-    """What `per_second` rises by in each second at the full rate."""
+    """The amount by which `per_second` rises in each second at the full rate."""
     paused_until: float = float("-inf")
     pause_seconds: float = _FIRST_PAUSE_SECONDS
     """The next pause if the node does not name its length."""
     free_at: float = float("-inf")
-    """When the calls sent until now are paid for by the rate."""
+    """The time by which the rate allows all calls that were sent until now."""
     window_began: float = float("-inf")
     window_calls: int = 0
     last_window_calls: int = 0

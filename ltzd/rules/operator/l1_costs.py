@@ -16,20 +16,20 @@ from typing import Final
 
 SAMPLE_BYTES: Final = 16_384
 ENVELOPE_BYTES: Final = 200
-"""At least the bytes of a signed transaction beside its data."""
+"""An upper bound of a signed transaction's bytes without its data."""
 OPERATOR_FEE_SAMPLE: Final = 1_000_000
 """The gas for which an OP-stack chain's operator fee is read."""
 MAX_GAS: Final = 1_000_000
 MAX_GAS_PER_BYTE: Final = 5_000
-"""More is taken for a node's fault, so that a mint of one reward always fits into a block. At such
-prices the data of one reward would cost a hundred times the mint."""
+"""A higher value counts as a node's error, so a mint of one reward always fits into a block. At
+this price the data of one reward already costs a hundred times the mint."""
 
 _MARGIN: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class L1Costs:
-    """All zero on a chain that is no rollup."""
+    """All fields are zero on a chain that is no rollup."""
 
     fee_without_data: int = 0
     fee_of_sample: int = 0

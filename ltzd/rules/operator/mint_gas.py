@@ -10,7 +10,8 @@ from typing import Final
 
 USUAL_PERCENT: Final = 100
 MOST_PERCENT: Final = 2_000
-"""More is taken for a node's fault: at twenty times the formula not even ten rewards fit."""
+"""A higher factor counts as a node's error: at twenty times the formula not even ten rewards fit
+into a block."""
 
 
 def gas_percent(estimated_gas: int, formula_gas: int) -> int:
@@ -20,11 +21,11 @@ def gas_percent(estimated_gas: int, formula_gas: int) -> int:
 
 
 MOST_OUT_OF_GAS: Final = 4
-"""A reward whose mints ran out of gas so often, at last alone and with eight times the gas, fails.
-"""
+"""A reward fails after this number of mints that ran out of gas, the last one alone and with eight
+times the gas."""
 
 _MOST_REWARDS = (10, 1)
-"""How many rewards may be minted together after one, and after more failed mints of theirs."""
+"""How many rewards may be minted together after one failed mint of theirs, and after more."""
 
 
 def ran_out_of_gas(gas_used: int, gas_limit: int) -> bool:

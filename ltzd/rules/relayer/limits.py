@@ -107,9 +107,9 @@ def check_gas_limit(data: bytes, wanted: int | None) -> int:
 
 
 def check_permit_deadline(permit: SignedPermit | None, now_seconds: float) -> None:
-    """Refuses a permit that LTZ would refuse, in a call that would fail without naming it.
+    """Raises InvalidFields for an expired permit: the call's own failure would not name the permit.
 
-    A used permit may go on: anybody may have published it, and its allowance may suffice.
+    A used permit is not refused: anybody may have published it, and its allowance may suffice.
     """
     if permit is not None and permit.deadline < now_seconds:
         raise InvalidFields(["metadata.permit.deadline: must not have passed"])
