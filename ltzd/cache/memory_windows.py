@@ -40,7 +40,7 @@ class MemoryWindows:
         return sum(map(len, self._tables.values()))
 
     def hit(self, name: bytes, seconds: int) -> WindowCount:
-        """Counts one hit in the window of this name, which lasts `seconds` from its first hit."""
+        """Count one hit in the window of this name, which lasts `seconds` from its first hit."""
         now = self._clock()
         table = self._tables.setdefault(seconds, OrderedDict())
         _delete_expired(table, now)

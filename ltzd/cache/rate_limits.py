@@ -124,7 +124,7 @@ class RateLimits:
                 self._note_success()
 
     async def hit(self, limit: RateLimit, *key: str) -> RateLimitStatus:
-        """Counts one hit of `key`. Refused hits count too, but do not lengthen the window."""
+        """Count one hit of `key`. Refused hits count too, but do not lengthen the window."""
         name = window_name(limit.name, limit.seconds, key)
         counted = await self._count(name, limit.seconds)
         if counted.count >= limit.max_hits:
@@ -160,15 +160,18 @@ class RateLimits:
     async def use_once(
         self, name: str, seconds: int, keys: Sequence[tuple[str, ...]]
     ) -> list[bool]:
-        """Claims each key for `seconds`, all in one call; returns of each whether it was free."""
+        """Claim each key for `seconds`, all in one call; returns in order whether each was free.
+
+        `name` labels a metric. A key is free if nobody has claimed it in the last `seconds`.
+        """
         names = [window_name(name, seconds, key) for key in keys]
-        are_new = await self._spend(names, seconds)
+        are_new = await self._claim(names, seconds)
         new = sum(are_new)
         telemetry.RATE_LIMIT_HITS.labels(name, "within").inc(new)
         telemetry.RATE_LIMIT_HITS.labels(name, "over").inc(len(are_new) - new)
         return are_new
 
-    async def _spend(self, names: Sequence[bytes], seconds: int) -> list[bool]:
+    async def _claim(self, names: Sequence[bytes], seconds: int) -> list[bool]:
         if self._redis is not None and self._may_try_redis():
             try:
                 are_new = await self._redis.use_once(names, seconds)

@@ -25,7 +25,7 @@ _PROBE = PREFIX + b"probe"
 CONNECTIONS = 16
 
 _ALONE = 2
-"""So many hits at a time have a call each."""
+"""Up to this number of hits under way, each hit has a call of its own."""
 _Hit = tuple[bytes, int]
 """A window's name, and its seconds."""
 
@@ -60,10 +60,13 @@ return existing
 
 
 class RedisWindows:
-    """Connects at the first call. Raises Misconfigured for an invalid URL."""
+    """Connects at the first call. Raises Misconfigured for an invalid URL.
+
+    A call that fails raises one of FAILURES, or TimeoutError (an OSError) after `timeout_seconds`.
+    """
 
     def __init__(self, url: str, timeout_seconds: float) -> None:
-        self._patience_seconds = timeout_seconds
+        self._timeout_seconds = timeout_seconds
         # The annotations of redis-py are incomplete.
         self._redis: Any = Redis.from_pool(_pool(url))
         self._hit_script = self._redis.register_script(_HIT_SCRIPT)
@@ -72,9 +75,12 @@ class RedisWindows:
         self._under_way = 0
 
     async def ping(self) -> None:
-        """Asks for a write that needs memory, as a hit does: a replica that is not promoted answers
-        PING, and a Redis whose memory is full deletes keys, but both refuse every hit."""
-        async with asyncio.timeout(self._patience_seconds):
+        """Ask for a write that needs memory, as a hit does.
+
+        A replica that is not promoted answers PING, and a Redis whose memory is full deletes keys,
+        but both refuse every hit.
+        """
+        async with asyncio.timeout(self._timeout_seconds):
             await self._redis.set(_PROBE, b"", xx=True)
 
     async def hit(self, name: bytes, seconds: int) -> WindowCount:
@@ -90,14 +96,14 @@ class RedisWindows:
         hit = self._hits.begin((name, seconds))
         # A bare timer, since asyncio.timeout takes as long as the rest of a hit.
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(self._patience_seconds, complete, hit, TimeoutError())
+        timer = loop.call_later(self._timeout_seconds, complete, hit, TimeoutError())
         try:
             return await hit
         finally:
             timer.cancel()
 
     async def _hit_all(self, hits: Sequence[_Hit]) -> list[WindowCount]:
-        async with asyncio.timeout(self._patience_seconds):
+        async with asyncio.timeout(self._timeout_seconds):
             return await self._call(hits)
 
     async def _call(self, hits: Sequence[_Hit]) -> list[WindowCount]:
@@ -109,9 +115,9 @@ class RedisWindows:
         ]
 
     async def use_once(self, names: Sequence[bytes], seconds: int) -> list[bool]:
-        """Claims the names for `seconds`; returns of each, in order, whether it was free."""
+        """Claim each name for `seconds`; returns in their order whether each was free."""
         keys = [PREFIX + name for name in names]
-        async with asyncio.timeout(self._patience_seconds):
+        async with asyncio.timeout(self._timeout_seconds):
             existing = await self._run(self._claim_script, keys, [seconds * 1000])
         return [index not in existing for index in range(1, len(keys) + 1)]
 

@@ -16,7 +16,7 @@ class WindowCount:
 
 
 def window_name(limit: str, seconds: int, parts: Iterable[str]) -> bytes:
-    """The name of a window; different parts never have the same name, except for case.
+    """The name of a window. Parts that differ by more than letter case have different names.
 
     Callers of the API choose some parts, so the name has a bounded length.
     """

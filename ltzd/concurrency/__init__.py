@@ -1,10 +1,14 @@
 """Building blocks with which several rooms run things concurrently; nothing here knows the domain.
 
 Begin with `batch_writer`, which commits many callers' items in one database transaction, and
-`batcher`, its counterpart for reads. `single_flight` lets callers with the same question share one
-call, `second_asks` does not wait for a late answer, `cached_value` keeps one answer for a second,
-`keyed_waiters` holds callers until an event about their key arrives, `own_task` loses no
-cancellation, `outages` logs a failure that lasts as two lines, `request_ids` says which HTTP
-request is served, `request_connection` is what the clients of hot paths send their HTTP requests
-on, and `clock` is the type of every injected clock.
+`batcher`, its counterpart for reads.
+
+- Sharing work: `single_flight` lets callers with the same question share one call, `cached_value`
+  keeps one answer for two seconds, `hedging` sends a late request a second time.
+- Waiting: `keyed_waiters` holds callers until an event about their key arrives, `futures` completes
+  futures that may be cancelled, `own_task` loses no cancellation.
+- The request that is served: `request_ids` has its id, `work_slots` its slot, `answer_age` the age
+  of its oldest read.
+- Others: `outages` logs a lasting failure as two lines, `request_connection` is the connection of
+  HTTP clients on hot paths, `clock` is the type of every injected clock.
 """

@@ -1,4 +1,4 @@
-"""The age of what the running code has read for its answer, if it did not read the newest state."""
+"""The age of the oldest data that the running task has read for its answer, from a replica."""
 
 from contextvars import ContextVar
 
@@ -6,15 +6,15 @@ _AGE: ContextVar[float | None] = ContextVar("answer_age", default=None)
 
 
 def begin_answer() -> None:
-    """From now on this task has read nothing old."""
+    """Forget what this task has read: a new answer begins."""
     _AGE.set(None)
 
 
 def note_age(seconds: float) -> None:
-    """A read may have been so old; the oldest counts."""
+    """Record that a read may have returned data of this age."""
     _AGE.set(max(seconds, _AGE.get() or 0.0))
 
 
 def answer_age() -> float | None:
-    """In seconds; None if everything was read from the newest state."""
+    """The age of the oldest read in seconds, or None if every read returned the newest state."""
     return _AGE.get()

@@ -5,8 +5,8 @@ its answer only after the commit that holds its item, so the answer is as durabl
 of its own. If a commit fails, its items are committed one by one, so that a bad item fails alone.
 An item answered with `RETRY` lost a race and goes into the next commit, for a bounded time.
 
-Items of one key (the user, for one) go one after the other: each is written after the commit of the
-one before it, so that two of them never race for the same rows.
+Items with the same key (such as a user) are written one after the other: each only after the commit
+of the item before it, so that two of them never race for the same rows.
 """
 
 import asyncio
@@ -47,10 +47,10 @@ class _Pending(Generic[Item, Answer]):
 class BatchWriter(Generic[Item, Answer]):
     """`write` commits items and answers them in order: a value, or an exception for the caller.
 
-    `kind` labels the metrics. `key_of` tells an item's key; without it each item has its own. At
+    `kind` labels the metrics. `key_of` returns an item's key; without it each item has its own. At
     most `width` commits run at a time, each of at most `max_batch` items; `submit` refuses items
     once `max_waiting` wait. An item that keeps losing races is given up `max_retry_seconds` after
-    the first one.
+    its first lost race.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class BatchWriter(Generic[Item, Answer]):
         self._max_retry_seconds = max_retry_seconds
         self._clock = clock
         self._waiting: dict[Hashable, deque[_Pending[Item, Answer]]] = {}
-        """By key; a key whose item is being written is here, too."""
+        """The waiting items by key; a key whose item is being written has an entry, too."""
         self._ready: deque[Hashable] = deque()
-        """The keys with waiting items of which none is being written."""
+        """The keys that have waiting items, and none that is being written."""
         self._waiting_count = 0
         self._idle: deque[asyncio.Future[None]] = deque()
-        """Of the commits that could run and have nothing to do."""
+        """One future for each of the `width` loops that wait for an item."""
 
     async def run(self) -> None:
         """Commit until cancelled, `width` commits at a time."""

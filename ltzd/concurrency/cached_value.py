@@ -11,13 +11,14 @@ Value = TypeVar("Value")
 
 _MAX_AGE_SECONDS = 2.0
 _REFRESH_SECONDS = 1.0
-"""Between two refreshes of a value in use: half its age, so that callers seldom wait for one."""
+"""Between two refreshes of a value in use: half of the age that it may have, so that callers seldom
+wait for a refresh."""
 _IN_USE_SECONDS = 60.0
 """A value that nobody has asked for in this time is not refreshed."""
 
 
 class CachedValue(Generic[Value]):
-    """An empty value (no wallets, for one) is not cached."""
+    """An empty value, such as an empty list, is not cached."""
 
     def __init__(
         self,

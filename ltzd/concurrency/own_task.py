@@ -15,7 +15,7 @@ async def in_own_task(work: Coroutine[Any, Any, Result]) -> Result:
     """Return or raise what `work` does.
 
     A cancelled caller cancels the work, and stays cancelled whatever the work raises. The work has
-    ended once this returns, unless the caller is cancelled a second time.
+    ended when this function returns, unless the caller is cancelled a second time.
     """
     task = asyncio.create_task(work)
     try:

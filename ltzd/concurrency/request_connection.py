@@ -57,13 +57,13 @@ class RequestConnection(asyncio.Protocol, Generic[Answer]):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transport of TLS is one by its methods, not by its type.
+        # uvloop's TLS transport has the methods of a WriteTransport, but not the type.
         self._transport = cast("asyncio.WriteTransport", transport)
         self.peer = str((transport.get_extra_info("peername") or ("",))[0])
 
     def data_received(self, data: bytes) -> None:
         if self._reader is None or self._answer is None or self._answer.done():
-            self.abort()  # Nothing was asked: the answer to the next request would be another's.
+            self.abort()  # Nothing was asked: these bytes would count as the next request's answer.
             return
         try:
             answer = self._reader.feed(data)

@@ -1,7 +1,7 @@
-"""The id of the HTTP request that the running code serves, for log lines of what it leads to.
+"""The id of the HTTP request that the running task serves, for the log lines that it causes.
 
-A task that a request starts inherits its id; the loops of the process have none. A batch holds what
-many requests asked for, so that its line pairs each item with the id of its request.
+A task that a request starts inherits the id; the loops of the process have none. A batch holds the
+items of many requests, so its log line pairs each item with the id of its request.
 """
 
 from contextvars import ContextVar

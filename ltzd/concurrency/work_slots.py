@@ -1,8 +1,8 @@
-"""Gives back the slot of a request while it only waits, for a block or for another lane's hash.
+"""Gives back the slot of a request while the request only waits for a block or a mint's hash.
 
-HTTP bounds the requests that the process works on, by slots. A request that waits for a block works
-on nothing, so the code that begins the wait calls `release_held`. Tasks that a request starts share
-its slot.
+HTTP bounds the requests that the process works on by slots (`rules/admission.py`). A request that
+waits for a block uses no processor, so the code that begins the wait calls `release_held`. Tasks
+that a request starts share its slot.
 """
 
 from contextvars import ContextVar
@@ -19,12 +19,12 @@ _HELD: ContextVar[WorkSlot | None] = ContextVar("work_slot", default=None)
 
 
 def hold(slot: WorkSlot | None) -> None:
-    """From now on the running task, and tasks that it starts, work under this slot."""
+    """Make this the slot of the running task, and of tasks that it starts from now on."""
     _HELD.set(slot)
 
 
 def release_held() -> None:
-    """Nothing happens outside a request, and for a request that has no slot any more."""
+    """Release the slot of the running task. Does nothing if the task has none, or none any more."""
     slot = _HELD.get()
     if slot is not None:
         slot.release()

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from ltzd.chain.relayer.calls import DecodedRelay
-from ltzd.concurrency.second_asks import asked_twice
+from ltzd.concurrency.hedging import hedged
 from ltzd.errors import Refused, Unavailable
 from ltzd.rules.relayer.calls import RelayPlan
 from ltzd.values import Address
@@ -74,7 +74,7 @@ class EarlySimulation:
             return None  # the relayer refuses it in its turn
         if not _is_simple(self.decoded):
             return None
-        return await asked_twice(partial(self._simulate, self.decoded))
+        return await hedged(partial(self._simulate, self.decoded))
 
 
 class EarlySimulations:

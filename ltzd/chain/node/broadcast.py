@@ -10,7 +10,7 @@ from functools import partial
 from typing import Self, TypeAlias
 
 from ltzd.chain.node.node import Node
-from ltzd.concurrency.second_asks import asked_twice
+from ltzd.concurrency.hedging import hedged
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.publications import PublishOutcome, merged
 
@@ -108,7 +108,7 @@ async def _published(node: Node, raws: Sequence[bytes]) -> list[Publication]:
     """A lone transaction is published a second time if the answer is late: it does no harm."""
     if len(raws) > 1:
         return await node.publish_all(raws)
-    return await asked_twice(partial(node.publish_all, raws))
+    return await hedged(partial(node.publish_all, raws))
 
 
 async def _send(node: Node, raws: Sequence[bytes]) -> _Answer:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ltzd.actions.relayer.early_simulation import EarlySimulations, SimulatedCall
 from ltzd.chain.relayer.calls import DecodedRelay, decode_relay
-from ltzd.concurrency import second_asks
+from ltzd.concurrency import hedging
 from ltzd.errors import NodeUnavailable, TransactionFailed, ValidationFailed
 from ltzd.values import Address
 from tests.support.chain.mint_world import true
@@ -77,7 +77,7 @@ async def test_a_nodes_failure_leaves_the_decision_to_a_later_simulation() -> No
 
 
 async def test_a_late_simulation_is_begun_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(second_asks, "LATE_SECONDS", 0.01)
+    monkeypatch.setattr(hedging, "LATE_SECONDS", 0.01)
     simulations = Simulations()
     begun = asyncio.create_task(simulations.begin())
     await until(lambda: true(len(simulations.decoded) == 2))

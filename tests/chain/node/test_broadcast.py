@@ -10,7 +10,7 @@ import pytest
 from ltzd.chain.node.broadcast import Broadcast
 from ltzd.chain.node.node import Node
 from ltzd.chain.signing import UnsignedTransaction
-from ltzd.concurrency import second_asks
+from ltzd.concurrency import hedging
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import GWEI
@@ -109,7 +109,7 @@ async def test_a_used_nonce_waits_a_moment_for_a_node_that_accepts() -> None:
 async def test_only_a_lone_transaction_is_published_again_when_the_answer_is_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(second_asks, "LATE_SECONDS", 0.01)
+    monkeypatch.setattr(hedging, "LATE_SECONDS", 0.01)
     requests: list[Any] = []
 
     def hang_first(request: Any) -> object:

@@ -5,14 +5,14 @@ from collections.abc import Awaitable
 
 import pytest
 
-from ltzd.concurrency import second_asks
-from ltzd.concurrency.second_asks import asked_twice
+from ltzd.concurrency import hedging
+from ltzd.concurrency.hedging import hedged
 from ltzd.errors import NodeUnavailable, Refused
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(second_asks, "LATE_SECONDS", 0.01)
+    monkeypatch.setattr(hedging, "LATE_SECONDS", 0.01)
 
 
 class Server:
@@ -57,52 +57,52 @@ async def ended(answer: Awaitable[str]) -> str:
 
 async def test_a_quick_answer_is_asked_for_once() -> None:
     server = Server("first")
-    assert await asked_twice(server.ask) == "first"
+    assert await hedged(server.ask) == "first"
     assert server.calls == 1
 
 
 async def test_the_second_call_answers_for_one_that_hangs() -> None:
     server = Server(None, "second")
-    assert await ended(asked_twice(server.ask)) == "second"
+    assert await ended(hedged(server.ask)) == "second"
     assert (server.calls, server.cancelled) == (2, 1)
 
 
 async def test_a_late_answer_counts_if_it_is_the_first() -> None:
     server = Server("first", None, is_first_late=True)
-    assert await ended(asked_twice(server.ask)) == "first"
+    assert await ended(hedged(server.ask)) == "first"
     assert (server.calls, server.cancelled) == (2, 1)
 
 
 async def test_a_failure_beside_an_answer_does_not_count() -> None:
     first_fails = Server(NodeUnavailable("away"), "second", is_first_late=True)
-    assert await asked_twice(first_fails.ask) == "second"
+    assert await hedged(first_fails.ask) == "second"
     second_fails = Server("first", NodeUnavailable("away"), is_first_late=True)
-    assert await asked_twice(second_fails.ask) == "first"
+    assert await hedged(second_fails.ask) == "first"
 
 
 async def test_a_quick_failure_is_not_repeated() -> None:
     server = Server(NodeUnavailable("away"))
     with pytest.raises(NodeUnavailable):
-        await asked_twice(server.ask)
+        await hedged(server.ask)
     assert server.calls == 1
 
 
 async def test_a_refusal_is_an_answer() -> None:
     server = Server(None, Refused("no"))
     with pytest.raises(Refused):
-        await ended(asked_twice(server.ask))
+        await ended(hedged(server.ask))
     assert server.cancelled == 1
 
 
 async def test_two_failures_are_one() -> None:
     away = NodeUnavailable("away")
     with pytest.raises(NodeUnavailable):
-        await asked_twice(Server(away, away, is_first_late=True).ask)
+        await hedged(Server(away, away, is_first_late=True).ask)
 
 
 async def test_a_cancelled_caller_cancels_both() -> None:
     server = Server(None, None)
-    caller = asyncio.create_task(asked_twice(server.ask))
+    caller = asyncio.create_task(hedged(server.ask))
     await server.has_second.wait()
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):

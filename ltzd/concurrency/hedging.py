@@ -1,7 +1,8 @@
-"""Asks a second time when an answer is late, for requests that may be made twice.
+"""Hedged requests: a request that is late is sent again, and the first answer counts.
 
-A server may answer everybody else within a millisecond while one request waits behind slow work:
-anvil, for one, leaves it with the thread that collects the receipts of a large block.
+Only for requests that may be made twice. A server may answer all other requests within a
+millisecond while one waits behind slow work: anvil, for example, leaves a request with the thread
+that collects the receipts of a large block.
 """
 
 import asyncio
@@ -13,14 +14,14 @@ from ltzd.errors import Unavailable
 Answer = TypeVar("Answer")
 
 LATE_SECONDS = 0.25
-"""Of a node, which answers most requests within milliseconds."""
+"""A request is late after this time. Nodes answer most requests within milliseconds."""
 
 
-async def asked_twice(ask: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
-    """Return the first answer of one call, or of two if the first is late.
+async def hedged(ask: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+    """Return the first answer to one call of `ask`, or to two if the first call is late.
 
-    A refusal is an answer, too, and is raised. Unavailable is raised only if no other call is under
-    way. The other call is cancelled.
+    The other call is cancelled. An error counts as an answer and is raised, except that Unavailable
+    is raised only if no other call is under way.
     """
     calls = {asyncio.ensure_future(ask())}
     try:
