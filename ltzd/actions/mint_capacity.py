@@ -21,8 +21,8 @@ from ltzd.chain.node.view import ChainView
 from ltzd.chain.node.views import ChainViews
 from ltzd.concurrency.clock import Clock
 from ltzd.errors import NodeUnavailable
-from ltzd.store import payments
 from ltzd.store.database import Pool, session
+from ltzd.store.operator import lanes
 from ltzd.values import LTZ, Address, Hash32
 
 log = structlog.get_logger()
@@ -124,7 +124,7 @@ class MintCapacity:
 
     async def _answer(self, *, compares: bool) -> Compared[_Capacity] | None:
         async with session(self._pool) as connection:
-            wallets = await payments.list_mint_wallets(connection, self._chain_id)
+            wallets = await lanes.list_mint_wallets(connection, self._chain_id)
         if not wallets:
             return None
         try:

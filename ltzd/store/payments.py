@@ -1,4 +1,4 @@
-"""Paid checkout sessions, their reversals, and users who are created for a checkout.
+"""Paid checkout sessions and their reversals.
 
 A payment is inserted with its reward in one statement, so a session is minted once. Payment and
 reversal may arrive in either order. Both are written under the lock of their payment intent: the
@@ -6,19 +6,14 @@ later one finds the earlier one, joins them, and inserts the brand's webhook.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 from enum import Enum
 from uuid import UUID, uuid5
 
 import asyncpg
 
-from ltzd.rules.event_handler.brand_limits import Quota, QuotaKind
 from ltzd.rules.payments import Payment, Reversal
 from ltzd.store.database import Connection
-from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
-from ltzd.store.users.users import User
 from ltzd.store.wakeups import origin
-from ltzd.values import Address
 
 PAYMENT_REWARD = 2
 """The kind of a payment's reward, in rows and references (contracts.md)."""
@@ -216,82 +211,3 @@ def _reversal(row: asyncpg.Record) -> ReversalRow:
         row["session_id"],
         row["is_announced"],
     )
-
-
-# --- users created for a checkout ---------------------------------------------------------------
-
-
-async def wallets_this_hour(connection: Connection, brand_id: Address) -> tuple[int, datetime]:
-    """The brand's number of new wallets in this hour of UTC, and the database's time."""
-    row = await connection.fetchrow(
-        """
-        SELECT coalesce((SELECT used FROM brand_usage
-                          WHERE brand_id = $1 AND kind = $2
-                            AND window_start = date_trunc('hour', now(), 'UTC')), 0) AS used,
-               now() AS at
-        """,
-        brand_id,
-        QuotaKind.WALLETS_PER_HOUR.value,
-    )
-    return row["used"], row["at"]
-
-
-async def insert_user(
-    connection: Connection, user: User, brand_id: Address, quota: Quota | None
-) -> bool:
-    """Insert a user unless the user exists, and count a new user towards the brand's quota.
-
-    Returns False, and writes nothing, if concurrent writers have exhausted the quota.
-    """
-    try:
-        await connection.execute(
-            _INSERT_USER,
-            user.id,
-            user.email_key,
-            user.identity_subject,
-            user.wallet,
-            brand_id,
-            None if quota is None else quota.start,
-            None if quota is None else quota.maximum,
-            QuotaKind.WALLETS_PER_HOUR.value,
-        )
-    except asyncpg.CheckViolationError as error:
-        if error.constraint_name != "usage_within_maximum":
-            raise
-        return False
-    return True
-
-
-_INSERT_USER = """
-WITH inserted AS (
-  INSERT INTO users (id, email_key, identity_subject, wallet)
-  VALUES ($1, $2, $3, $4)
-      ON CONFLICT DO NOTHING
-  RETURNING id
-)
-INSERT INTO brand_usage (brand_id, kind, window_start, used, maximum)
-SELECT $5, $8, $6, 1, $7 FROM inserted WHERE $7::bigint IS NOT NULL
-    ON CONFLICT (brand_id, kind, window_start) DO UPDATE
-   SET used = brand_usage.used + 1, maximum = excluded.maximum
-"""
-
-
-async def list_mint_wallets(connection: Connection, chain_id: int) -> list[Address]:
-    """Wallets whose mint lanes were served within the last minute; all mint wallets if there are
-    none.
-    """
-    rows = await connection.fetch(
-        """
-        WITH minters AS (
-          SELECT wallet,
-                 coalesce(served_at > now() - make_interval(secs => $2), false) AS is_served
-            FROM lanes
-           WHERE chain_id = $1 AND kind = 'mint'
-        )
-        SELECT wallet FROM minters
-         WHERE is_served OR NOT EXISTS (SELECT FROM minters WHERE is_served)
-        """,
-        chain_id,
-        SHOWN_FOR_SECONDS,
-    )
-    return [Address(row["wallet"]) for row in rows]

@@ -17,14 +17,14 @@ from uuid import uuid4
 import pytest_asyncio
 
 from ltzd.rules.event_handler.claims import ClaimRecord
-from ltzd.store import database, payments, perk_charges
+from ltzd.store import database, perk_charges
 from ltzd.store.database import Connection
 from ltzd.store.event_handler import events
 from ltzd.store.event_handler.events import ClaimQuery, EventRow, NewEvent
 from ltzd.store.event_handler.listing import EventSelection, list_events
 from ltzd.store.site_plugin import check_ins, leaderboard_totals, members
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.users import users
+from ltzd.store.users import registrations, users
 from ltzd.values import Address
 from tests.support.rows.core import a_wallet
 
@@ -223,7 +223,7 @@ async def ask_as_the_brand(connection: Connection, brand: Address) -> None:
     assert (len(snapshot.claims), len(snapshot.nonces)) == (len(new), len(new))
     assert len(await list_events(connection, EventSelection(brand=brand, limit=30))) == len(new)
     assert await perk_charges.use_nonce(connection, brand, "another nonce", uuid4())
-    await payments.wallets_this_hour(connection, brand)
+    await registrations.wallets_this_hour(connection, brand)
     member = Member(brand, "shop.example", 1, "ann", uuid4(), a_wallet(1), None)
     await check_ins.read_snapshot(connection, member)
     await members.find(connection, brand, "shop.example", 1)

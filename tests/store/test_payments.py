@@ -7,15 +7,11 @@ from typing import Any
 import asyncpg
 import pytest
 
-from ltzd.rules.event_handler.brand_limits import wallets_of
 from ltzd.rules.payments import NO_BRAND, Payment, Reversal
 from ltzd.store import payments, wakeups
 from ltzd.store.brands import configurations as brands
-from ltzd.store.database import Connection, Pool, connect, session, transaction
+from ltzd.store.database import Pool, connect, session, transaction
 from ltzd.store.payments import PaymentOutcome, RecordedPayment, ReversalRow
-from ltzd.store.users import users
-from ltzd.store.users.users import User
-from ltzd.values import Address
 from tests.support.rows.core import BRAND, a_wallet, value
 from tests.support.surfaces.event_action import SEALER, a_brand
 
@@ -237,68 +233,3 @@ async def test_an_earlier_partial_refund_or_dispute_does_not_stop_the_mint(pool:
 
     assert result.outcome is PaymentOutcome.NEW
     assert {row.reversal.provider_id for row in result.reversals} == {"re_1", "dp_1"}
-
-
-# --- users --------------------------------------------------------------------------------------
-
-
-def a_user(name: str = "ann") -> User:
-    key = f"{name}@shop.example"
-    return User(users.user_id(f"did:{name}", key), key, f"did:{name}", a_wallet(len(name)))
-
-
-async def insert_user(pool: Pool, user: User, maximum: int) -> bool:
-    brand = a_brand(max_new_wallets_per_hour=maximum)
-    async with session(pool) as connection:
-        _, now = await payments.wallets_this_hour(connection, BRAND)
-        return await payments.insert_user(connection, user, BRAND, wallets_of(brand, now))
-
-
-async def this_hour(pool: Pool, brand: Address = BRAND) -> int:
-    async with session(pool) as connection:
-        return (await payments.wallets_this_hour(connection, brand))[0]
-
-
-async def test_a_new_user_counts_once_and_only_for_brands_with_a_limit(pool: Pool) -> None:
-    assert await insert_user(pool, a_user(), 0)
-    assert await this_hour(pool) == 0
-    assert await insert_user(pool, a_user("bob"), 5)
-    assert await insert_user(pool, a_user("bob"), 5)
-    assert await insert_user(pool, a_user(), 5)
-    assert await this_hour(pool) == 1
-    assert await this_hour(pool, Address(bytes(20))) == 0
-    async with session(pool) as connection:
-        assert await users.find(connection, "bob@shop.example") == a_user("bob")
-
-
-async def test_a_user_above_the_brands_limit_is_not_written(pool: Pool) -> None:
-    outcomes = await asyncio.gather(*(insert_user(pool, a_user("a" * n), 3) for n in range(1, 9)))
-
-    assert sum(outcomes) == 3
-    assert await value(pool, "SELECT count(*) FROM users") == 3
-    assert await this_hour(pool) == 3
-
-
-async def test_the_previous_hour_does_not_count(pool: Pool) -> None:
-    assert await insert_user(pool, a_user(), 1)
-    await value(pool, "UPDATE brand_usage SET window_start = window_start - interval '1 hour'")
-    assert await this_hour(pool) == 0
-
-
-async def a_minter(connection: Connection, number: int, kind: str, chain_id: int = 1) -> None:
-    await connection.execute(
-        "INSERT INTO lanes (chain_id, wallet, kind, next_nonce) VALUES ($1, $2, $3, 0)",
-        chain_id,
-        a_wallet(number),
-        kind,
-    )
-
-
-async def test_minters_are_the_wallets_that_mint_on_this_chain(pool: Pool) -> None:
-    async with session(pool) as connection:
-        assert await payments.list_mint_wallets(connection, 1) == []
-        await a_minter(connection, 1, "mint")
-        await a_minter(connection, 2, "relay")
-        await a_minter(connection, 3, "mint")
-        await a_minter(connection, 4, "mint", chain_id=2)
-        assert sorted(await payments.list_mint_wallets(connection, 1)) == [a_wallet(1), a_wallet(3)]

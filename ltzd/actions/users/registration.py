@@ -16,9 +16,8 @@ from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import RateLimited
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.event_handler.brand_limits import rate_limited, refuse_more_wallets, wallets_of
-from ltzd.store import payments
 from ltzd.store.database import Pool, session
-from ltzd.store.users import users
+from ltzd.store.users import registrations, users
 from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.users.users import User
 from ltzd.values import Address
@@ -54,7 +53,7 @@ class UserRegistration:
             known = await self._erased.find_user(connection, key)
             if known is not None:
                 return known
-            made, now = await payments.wallets_this_hour(connection, brand.address)
+            made, now = await registrations.wallets_this_hour(connection, brand.address)
         quota = wallets_of(brand, now)
         try:
             refuse_more_wallets(quota, made, now)
@@ -68,7 +67,7 @@ class UserRegistration:
         identity = await self._identity.wallet_of_email(email)
         user = User(users.user_id(identity.subject, key), key, identity.subject, identity.wallet)
         async with session(self._pool) as connection:
-            is_met = await payments.insert_user(connection, user, brand.address, quota)
+            is_met = await registrations.insert_user(connection, user, brand.address, quota)
             kept = await self._erased.find_user(connection, key)
         if quota is not None and not is_met:
             raise rate_limited("new wallets an hour", quota.maximum, quota.seconds_left(now))

@@ -23,9 +23,8 @@ from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.policy import MintTarget
 from ltzd.rules.operator.mint_allocation import MintBucket, MintRequest, MintReserve, allocate
-from ltzd.store import payments
 from ltzd.store.database import Connection
-from ltzd.store.operator import rewards
+from ltzd.store.operator import lanes, rewards
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.rewards import QueuedReward
 from ltzd.values import LTZ, Address, Hash32
@@ -158,7 +157,7 @@ class MintLimitTracker:
 
     async def _largest_capacity(self, connection: Connection) -> int:
         """The largest capacity of the active mint wallets; unbounded if the node does not tell."""
-        wallets = await payments.list_mint_wallets(connection, self._target.chain_id)
+        wallets = await lanes.list_mint_wallets(connection, self._target.chain_id)
         others = [wallet for wallet in wallets if wallet != self._minter]
         if not others or self._view is None:
             return self._capacity

@@ -154,6 +154,28 @@ async def count_working(connection: Connection, chain_id: int, kind: str) -> int
     return count
 
 
+async def list_mint_wallets(connection: Connection, chain_id: int) -> list[Address]:
+    """The wallets whose mint lanes were served within the last minute.
+
+    Returns all mint wallets with a lane if none was served.
+    """
+    rows = await connection.fetch(
+        """
+        WITH minters AS (
+          SELECT wallet,
+                 coalesce(served_at > now() - make_interval(secs => $2), false) AS is_served
+            FROM lanes
+           WHERE chain_id = $1 AND kind = 'mint'
+        )
+        SELECT wallet FROM minters
+         WHERE is_served OR NOT EXISTS (SELECT FROM minters WHERE is_served)
+        """,
+        chain_id,
+        SHOWN_FOR_SECONDS,
+    )
+    return [Address(row["wallet"]) for row in rows]
+
+
 async def next_seq(connection: Connection, chain_id: int, ltz: Address) -> int | None:
     """The counter: no lane has a reference at or above it. Returns None before it is created."""
     seq: int | None = await connection.fetchval(

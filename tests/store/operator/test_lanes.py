@@ -7,7 +7,7 @@ import pytest
 
 from ltzd.errors import LaneLost
 from ltzd.rules.operator.references import LaneReferences
-from ltzd.store.database import Pool, session, transaction
+from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.operator import lanes
 from ltzd.store.operator.lanes import Lane
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT
@@ -124,3 +124,22 @@ async def test_a_write_that_names_no_epoch_is_refused_after_the_term(pool: Pool)
         with pytest.raises(LaneLost):
             await lanes.require_term(connection, first)
         await lanes.require_term(connection, second)
+
+
+async def a_minter(connection: Connection, number: int, kind: str, chain_id: int = 1) -> None:
+    await connection.execute(
+        "INSERT INTO lanes (chain_id, wallet, kind, next_nonce) VALUES ($1, $2, $3, 0)",
+        chain_id,
+        a_wallet(number),
+        kind,
+    )
+
+
+async def test_minters_are_the_wallets_that_mint_on_this_chain(pool: Pool) -> None:
+    async with session(pool) as connection:
+        assert await lanes.list_mint_wallets(connection, 1) == []
+        await a_minter(connection, 1, "mint")
+        await a_minter(connection, 2, "relay")
+        await a_minter(connection, 3, "mint")
+        await a_minter(connection, 4, "mint", chain_id=2)
+        assert sorted(await lanes.list_mint_wallets(connection, 1)) == [a_wallet(1), a_wallet(3)]

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from uuid import UUID
 
-from ltzd.store import payments
 from ltzd.store.database import Pool, session
 from ltzd.store.site_plugin import links as site_links
 from ltzd.store.site_plugin import members as site_members
 from ltzd.store.site_plugin.members import Member, MemberRecord
+from ltzd.store.users import registrations
 from ltzd.store.users.users import User
 from tests.support.rows.core import BRAND, a_wallet, value
 from tests.support.sites.members import expire, linked
@@ -24,7 +24,7 @@ def a_member(user: User = ANN, **changes: object) -> Member:
 
 async def kept(pool: Pool, member: Member, user: User = ANN) -> Member:
     async with session(pool) as connection:
-        assert await payments.insert_user(connection, user, BRAND, None)
+        assert await registrations.insert_user(connection, user, BRAND, None)
         return await site_members.save(connection, member, user.email_key)
 
 
