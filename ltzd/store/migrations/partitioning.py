@@ -213,23 +213,27 @@ async def create_parent(connection: Connection, name: str, like: str, schema: st
         await connection.execute(f"CREATE INDEX {index} ON {parent} ({columns})")
 
 
-async def dependent_views(connection: Connection, relation: str) -> list[tuple[str, str]]:
-    """The views that read a table, with their definitions.
+async def dependent_views(
+    connection: Connection, relations: Sequence[str]
+) -> list[tuple[str, str]]:
+    """The views that read tables, with their definitions as the search path spells them.
 
-    A view follows a table that is renamed or moved: `CREATE OR REPLACE VIEW` with the definition,
-    read before that, lets the view read the table that has taken the name.
+    A view follows a table that is renamed or moved. `CREATE OR REPLACE VIEW` with the definition,
+    read before that, lets the view read the table that has taken the name, and keeps privileges.
     """
     rows = await connection.fetch(
         """
-        SELECT DISTINCT view.oid::regclass::text AS name, pg_get_viewdef(view.oid) AS definition
-          FROM pg_depend d
+        SELECT DISTINCT view.oid, view.oid::regclass::text AS name,
+               pg_get_viewdef(view.oid) AS definition
+          FROM unnest($1::text[]) AS relation
+          JOIN pg_depend d ON d.refobjid = relation::regclass
+                          AND d.refclassid = 'pg_class'::regclass
+                          AND d.classid = 'pg_rewrite'::regclass
           JOIN pg_rewrite rule ON rule.oid = d.objid
-          JOIN pg_class view ON view.oid = rule.ev_class
-         WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
-           AND d.refobjid = $1::text::regclass AND view.relkind = 'v'
-         ORDER BY name
+          JOIN pg_class view ON view.oid = rule.ev_class AND view.relkind = 'v'
+         ORDER BY view.oid
         """,
-        relation,
+        list(relations),
     )
     return [(row["name"], row["definition"].rstrip("; \n")) for row in rows]
 
@@ -258,7 +262,7 @@ async def _put_in_place(connection: Connection, table: PartitionedTable, upper: 
     schema = await connection.fetchval(
         "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass($1)", name
     )
-    views = await dependent_views(connection, name)
+    views = await dependent_views(connection, [name])
     rights = await grants(connection, name)
     old_keys = await connection.fetch(
         """

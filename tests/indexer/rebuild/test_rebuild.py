@@ -209,6 +209,33 @@ async def test_a_rebuild_leaves_layout_privileges_and_views_as_they_were(indexed
     assert await value(indexed.pool, "SELECT amount FROM richest") == 10**30
 
 
+async def test_a_rebuild_finds_the_views_of_a_schema_whose_name_needs_quotes(
+    indexed: Indexed,
+) -> None:
+    async with session(indexed.pool) as connection:
+        await connection.execute(
+            """
+            CREATE VIEW rich AS SELECT * FROM balances WHERE amount > 10;
+            ALTER SCHEMA public RENAME TO "ltzd-prod";
+            DO $$ BEGIN
+              EXECUTE format('ALTER DATABASE %I SET search_path = "ltzd-prod"',
+                             current_database());
+            END $$;
+            """
+        )
+    pool = await database.open_pool(indexed.url)
+    try:
+        whole = await value(pool, "SELECT array_agg(amount ORDER BY amount) FROM rich")
+        await value(pool, "UPDATE balances SET amount = amount + 1")
+        await order(pool)
+        await rebuild(pool, indexed.url, indexed.node)
+
+        assert await value(pool, _STATE) == "done"
+        assert await value(pool, "SELECT array_agg(amount ORDER BY amount) FROM rich") == whole
+    finally:
+        pool.terminate()
+
+
 async def test_readers_of_every_pool_notice_nothing_of_a_swap(
     indexed: Indexed, database_url: str
 ) -> None:

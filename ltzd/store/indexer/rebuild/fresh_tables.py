@@ -9,7 +9,7 @@ A fresh table has its live table's columns, checks, keys, indexes with their nam
 parameters, owner and privileges. Partitions are created as facts come (`partitions.ensure`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from ltzd.store.database import Connection
@@ -66,32 +66,6 @@ async def moves(
             f"{source}.{table}",
         )
     ]
-
-
-async def dependent_views(
-    connection: Connection, schema: str, tables: Sequence[str]
-) -> list[tuple[str, str]]:
-    """The views that read the tables, with their definitions as the search path spells them.
-
-    A view keeps reading a table that is moved. `CREATE OR REPLACE VIEW` with the definition, after
-    the move, makes it read the table that has taken the name, and keeps its privileges.
-    """
-    rows = await connection.fetch(
-        """
-        SELECT DISTINCT view.oid, view.oid::regclass::text AS name,
-               pg_get_viewdef(view.oid) AS definition
-          FROM unnest($2::text[]) AS t (name)
-          JOIN pg_depend d ON d.refobjid = format('%I.%I', $1::text, t.name)::regclass
-                          AND d.refclassid = 'pg_class'::regclass
-                          AND d.classid = 'pg_rewrite'::regclass
-          JOIN pg_rewrite rule ON rule.oid = d.objid
-          JOIN pg_class view ON view.oid = rule.ev_class AND view.relkind = 'v'
-         ORDER BY view.oid
-        """,
-        schema,
-        list(tables),
-    )
-    return [(row["name"], row["definition"]) for row in rows]
 
 
 async def live_schema(connection: Connection) -> str:

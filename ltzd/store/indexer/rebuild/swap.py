@@ -20,6 +20,7 @@ from ltzd.store import wakeups
 from ltzd.store.database import Connection
 from ltzd.store.indexer.rebuild import fresh_tables, orders
 from ltzd.store.indexer.rebuild.fresh_tables import FRESH, REPLACED
+from ltzd.store.migrations.partitioning import dependent_views
 from ltzd.store.wakeups import BLOCKS
 
 _LOCK_TIMEOUT: Final = "400ms"
@@ -64,14 +65,11 @@ async def swap(connection: Connection, rebuild_id: int, tables: Sequence[str]) -
         return False
     if not await orders.advance(connection, rebuild_id, "filling", "swapped"):
         return False
-    views = await fresh_tables.dependent_views(connection, live_schema, tables)
+    views = await dependent_views(connection, [f"{live_schema}.{table}" for table in tables])
     statements = [
         *await fresh_tables.moves(connection, tables, live_schema, REPLACED),
         *await fresh_tables.moves(connection, tables, FRESH, live_schema),
-        *(
-            f"CREATE OR REPLACE VIEW {view} AS {definition.rstrip(';')}"
-            for view, definition in views
-        ),
+        *(f"CREATE OR REPLACE VIEW {view} AS {definition}" for view, definition in views),
     ]
     await _lock(connection, live_schema, tables)
     if not await orders.has_schema_revision(connection, rebuild_id):
