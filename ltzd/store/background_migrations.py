@@ -39,9 +39,9 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`words` is told to people while the step runs."""
+    """`description` is shown to people while the step runs, after the table's name."""
 
-    words: str
+    description: str
     run: Callable[[Connection, str], Awaitable[None]]
 
 
@@ -57,7 +57,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
     ),
     "shrink": (Step("loses the balances of zero", empty_balances.delete),),
 }
-"""By the first word of a migration's name. The table's name is the steps' argument."""
+"""The steps by the first word of a migration's name; the rest of the name is their argument."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class BackgroundMigrations:
             await self._sleep(_BUSY_SECONDS)
 
     async def _run_on_one_connection(self) -> bool:
-        """Whether nothing is pending any more that this version knows."""
+        """Returns True once no migration is pending that this version knows."""
         connection = await database.connect(self._url, "migrations", settings=SESSION_SETTINGS)
         try:
             is_alone = await connection.fetchval("SELECT pg_try_advisory_lock($1)", _LOCK)
@@ -175,7 +175,7 @@ def _kind(migration: BackgroundMigration) -> str:
 
 
 async def _note(connection: Connection, migration: BackgroundMigration, step: Step) -> None:
-    log.info("background_migrations.step", migration=migration.name, step=step.words)
+    log.info("background_migrations.step", migration=migration.name, step=step.description)
     await connection.execute(
         """
         UPDATE background_migrations
@@ -183,5 +183,5 @@ async def _note(connection: Connection, migration: BackgroundMigration, step: St
          WHERE name = $1
         """,
         migration.name,
-        step.words,
+        step.description,
     )

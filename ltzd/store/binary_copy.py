@@ -47,7 +47,7 @@ def numeric_hex(amount: int) -> str:
 async def copy_rows(
     connection: Connection, table: str, columns: Iterable[str], rows: Iterable[bytes]
 ) -> None:
-    """Copies rows, each piece of which holds whole rows in binary form, into a table."""
+    """Copy rows into a table. Each piece of `rows` holds whole rows in PostgreSQL's binary form."""
 
     async def source() -> AsyncIterator[bytes]:
         yield _HEADER

@@ -16,16 +16,16 @@ from ltzd.store.webhooks import records as webhook_records
 from ltzd.values import Address
 
 _MEASURED_BLOCKS = 32
-"""The newest blocks, whose times give the block time."""
+"""The number of newest blocks whose times give the block time."""
 _FAR_BLOCKS = 128
-"""From this distance to the head on, the rate of following is measured."""
+"""`blocks_per_second` is measured while the cursor is further behind the head than this."""
 _RATED_BLOCKS = 20_000
 _RATED_SECONDS = 60.0
 _MOST_WALLETS = 1_000
 _MOST_COUNTED = 10_000
 _MOST_ENDPOINTS = 100
 _LOOKED_AT = 100
-"""The oldest rewards of a brand that are looked at: some may be minted elsewhere already."""
+"""The number of a brand's oldest rewards that are read: some may be minted elsewhere already."""
 
 
 async def read_cluster(connection: Connection) -> ClusterFacts:
@@ -106,7 +106,7 @@ async def _block_seconds(connection: Connection) -> float | None:
 
 
 async def _wallets(connection: Connection) -> tuple[WalletFacts, ...]:
-    """A retired wallet is told of only if its last transactions need a person."""
+    """A retired wallet is returned only if its last transactions need a person."""
     rows = await connection.fetch(
         """
         WITH recent AS (

@@ -1,4 +1,4 @@
-"""Says in words why a connection to PostgreSQL failed, and which server it was for.
+"""Sentences that say why a connection to PostgreSQL failed, and to which server.
 
 The texts hold no password and no row: a server's own text is used only for errors of connections.
 """
@@ -48,7 +48,7 @@ def _netloc(host: str, port: int | None) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """The end of a sentence, such as `the connection was refused`."""
+    """The reason as the end of a sentence, such as `the connection was refused`."""
     if isinstance(error, LtzdError):
         return error.message
     if isinstance(error, asyncpg.PostgresError):

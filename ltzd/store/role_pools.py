@@ -16,9 +16,9 @@ from ltzd.store.database import Pool
 from ltzd.store.pooler import IDLE_TIMEOUT, PoolerUrl
 
 SESSION_SETTINGS = IDLE_TIMEOUT
-"""Of each session that ltzd works in, pool or not."""
+"""The settings of every session that ltzd works in, inside and outside of pools."""
 _MOST_OF_OPERATOR = 1_000
-"""The pool of the role operator grows with its lanes, up to so many connections."""
+"""The most connections of the role operator, whose pool grows with its lanes."""
 _FRESH_CONNECTIONS = 2
 
 

@@ -11,7 +11,7 @@ from ltzd.store.database import Connection
 from ltzd.values import Address
 
 _SAMPLE: Final = 1000
-"""Sealed rows that are looked at in each table: a wrong key opens none of them."""
+"""The sealed rows that are read from each table: a wrong key opens none of them."""
 
 
 _SEALED: Final = {

@@ -21,11 +21,11 @@ from ltzd.store.operator.leases import LeaseFacts
 from ltzd.values import Address
 
 ESTIMATE_ABOVE = 500_000
-"""Minted rewards; counting so many takes tens of milliseconds."""
+"""Above this number the minted rewards are estimated: to count them takes tens of milliseconds."""
 COUNTED_AT_MOST = 1_000_000
-"""Queued rewards and relays."""
+"""Queued rewards and queued relays are counted up to this number."""
 _BYTES_OF_A_MINT = 200
-"""A row's, where PostgreSQL has no estimate of the rows yet."""
+"""The size of a row, from which the rows are estimated while PostgreSQL has no estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ async def _relays(connection: Connection) -> RelayFacts:
 
 
 async def _minted(connection: Connection) -> tuple[int, bool]:
-    """Above ESTIMATE_ABOVE, the table's row estimate replaces the count."""
+    """The number of minted rewards, and whether it is an estimate."""
     estimate: float = await connection.fetchval(
         """
         SELECT coalesce(sum(CASE WHEN reltuples > 0 THEN reltuples

@@ -16,15 +16,15 @@ _APPLICATIONS = [
     f"ltzd {pool}"
     for pool in ("http", "operator", "indexer", "deliveries", "admin", "rebuild", "migrations")
 ]
-"""The sessions of pools and of background migrations. A command of a person may wait for an
-answer."""
+"""The sessions of pools and of background migrations. The session of a command is left alone: the
+command may be waiting for a person's answer."""
 
 
 async def end_stuck(connection: Connection) -> list[int]:
     """End sessions of this database user that have waited for their client for two seconds while
     another session waits for their locks; return their process ids.
 
-    Waits for nothing.
+    Returns at once: the sessions end by themselves after it.
     """
     rows = await connection.fetch(
         """

@@ -21,7 +21,7 @@ class Acknowledgement:
 
 
 async def list_all(connection: Connection) -> list[Acknowledgement]:
-    """All of them, the oldest first."""
+    """All acknowledgements, the oldest first."""
     rows = await connection.fetch(
         "SELECT kind, subject, reason, acknowledged_at FROM books_acknowledgements ORDER BY id"
     )

@@ -11,7 +11,7 @@ REWARDS: Final = """
 """
 """The rewards of these events, as a subquery.
 
-An event whose id is older than its time, by a wrong clock, may come after its partition was taken
-away; such an event is there. No view, since a view would follow the table that `events` was before
-its partitions.
+A wrong clock may give an event an id that is older than the event. Its row may then come after the
+partition of its id was dropped, so a reward counts here only if its event has no row. This is no
+view, because a view would go on reading the table that `events` was before it had partitions.
 """

@@ -119,8 +119,9 @@ class BrandCache:
         """The domains and sites of every brand that is not disabled, in normal form."""
 
     def get(self, address: Address) -> Brand | None:
-        """A disabled brand counts as unknown, as it does for every surface: returns None for
-        both.
+        """The brand's configuration, or None for an unknown and for a disabled brand.
+
+        Every surface treats a disabled brand as an unknown one.
         """
         return self._known.get(address)
 
@@ -129,7 +130,7 @@ class BrandCache:
         return self._by_site.get(host)
 
     def configuration(self, address: Address) -> Brand | None:
-        """As `get`, but also for a disabled brand; returns None for an unknown one."""
+        """As `get`, but returns the configuration of a disabled brand, too."""
         entry = self._entries.get(address)
         return None if entry is None else entry.brand
 

@@ -41,7 +41,7 @@ class BrandRecord:
 
 
 async def list_all(connection: Connection) -> list[BrandRecord]:
-    """In the order of their creation."""
+    """All brands in the order of their creation."""
     rows = await connection.fetch(
         """
         SELECT id, name, configuration -> 'domains' AS domains, revision, created_at, updated_at,

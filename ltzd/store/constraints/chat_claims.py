@@ -13,7 +13,7 @@ from ltzd.store.database import Connection
 from ltzd.values import Address
 
 MOST_CLAIMS: Final = 65_535
-"""Of one wallet in one collection: PerkNFT counts claims in 16 bits and refuses more."""
+"""The most claims of one wallet in one collection: PerkNFT counts them in 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ChatClaim:
 async def exhausted_accounts(
     connection: Connection, claim: ChatClaim, accounts: Sequence[str]
 ) -> set[str]:
-    """Which accounts satisfy no claim beyond those that they are reserved for."""
+    """The accounts that have as many other claims as the collection allows to one wallet."""
     rows = await connection.fetch(
         """
         SELECT asked.account

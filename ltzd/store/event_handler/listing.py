@@ -13,7 +13,7 @@ from ltzd.values import Address
 
 EventStatus = Literal["queued", "published", "minted", "final", "failed"]
 STATUSES: tuple[EventStatus, ...] = get_args(EventStatus)
-"""As `GET /service-api/events/{eventId}` names them."""
+"""All statuses, by the names of `GET /service-api/events/{eventId}`."""
 
 
 SCANNED = 10_000

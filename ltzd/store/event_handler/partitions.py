@@ -41,7 +41,7 @@ class Partition:
 
 
 async def list_partitions(connection: Connection) -> list[Partition]:
-    """All but the default one, the oldest first; empty while the table is not partitioned."""
+    """All partitions except the default one, the oldest first; none if the table has none."""
     rows = await connection.fetch(
         """
         SELECT part.relname::text AS name,
@@ -93,7 +93,7 @@ async def _is_due(connection: Connection, now: int) -> bool:
 
 
 async def _newest(connection: Connection) -> Newest | None:
-    """The newest but the default one, or None while the table is not partitioned."""
+    """The newest partition except the default one, or None while the table is not partitioned."""
     partitions = await list_partitions(connection)
     if not partitions:
         return None

@@ -41,7 +41,7 @@ class Mending:
     open_heights: frozenset[int] = frozenset()
 
     def heights(self) -> set[int]:
-        """Of the facts that are removed, inserted or replaced."""
+        """The heights of the facts that are removed, inserted or replaced."""
         return {
             number
             for _, corrections in self.contracts
@@ -53,7 +53,7 @@ class Mending:
         }
 
     def count(self) -> int:
-        """Facts that are removed, inserted or replaced."""
+        """The number of facts that are removed, inserted or replaced."""
         return sum(
             len({*table.remove, *(fact.position.order for fact in table.insert)})
             for _, corrections in self.contracts

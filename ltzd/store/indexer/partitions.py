@@ -80,7 +80,7 @@ async def _add(connection: Connection, name: str, lower: int, last: int) -> None
 
 
 async def _width(connection: Connection, name: str, lower: int) -> int:
-    """Of the partition that begins at `lower`, in blocks."""
+    """The width, in blocks, of the partition that begins at `lower`."""
     height = TABLES[name].height
     newest = await connection.fetchrow(
         """

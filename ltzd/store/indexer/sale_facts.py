@@ -63,7 +63,7 @@ PURCHASES: Final = FactTable(
 FACT_TABLES: Final = (SETTINGS, PURCHASES)
 
 _SUM_SECONDS = 600.0
-"""All purchases are read, since none is found by its item."""
+"""The time limit of a sum, which reads all purchases: no index finds those of an item."""
 
 
 async def insert(connection: Connection, facts: Sequence[SaleFact]) -> None:

@@ -14,7 +14,7 @@ _NEWEST_TRANSFERS = 8
 
 
 async def supply(connection: Connection) -> int:
-    """In LTZ's smallest unit. Reads all balances."""
+    """The sum of all balances, in LTZ's smallest unit. Reads all of them."""
     amount: int = await connection.fetchval("SELECT coalesce(sum(amount), 0) FROM balances")
     return int(amount)
 

@@ -1,5 +1,6 @@
 """The operator's rows: rewards to mint, transactions with their attempts, and the lanes that sign.
 
 `rewards` is the queue, `transactions` holds intents and attempts, `lanes` the wallets with their
-nonces and fencing epochs, and `locks` elects one holder of each lane. Begin with `transactions.py`.
+nonces and fencing epochs, and `leases` elects one holder of each lane. `wallets` and `requests`
+hold the orders of people. Begin with `transactions.py`.
 """

@@ -221,7 +221,7 @@ async def is_cancelled_by_hand(connection: Connection, transaction_id: int) -> b
 
 
 async def is_relay_cancelled_by_hand(connection: Connection, relay: int) -> bool:
-    """As `is_cancelled_by_hand`, for the transaction of a relay."""
+    """Whether a person's request made the self-transfer of this relay's transaction."""
     is_by_hand: bool = await connection.fetchval(
         """
         SELECT EXISTS (SELECT

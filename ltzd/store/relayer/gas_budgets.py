@@ -142,7 +142,7 @@ async def identity_of(connection: Connection, wallet: Address) -> str:
 
 
 async def delete_expired(connection: Connection) -> None:
-    """Days that no relay in flight can change any more."""
+    """Delete the sums of days that no relay in flight can change any more."""
     await connection.execute(
         "DELETE FROM gas_spent WHERE day < (now() AT TIME ZONE 'UTC')::date - 7"
     )

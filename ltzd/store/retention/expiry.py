@@ -19,17 +19,17 @@ BATCH: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """The age at which each kind of data is erased, or None to keep it."""
+    """The age at which each kind of data is erased; data whose age is None here is kept."""
 
     event_addresses: timedelta | None = None
-    """Since the event: its address, identifier and metadata."""
+    """Erases an event's address, identifier and metadata. The age counts from the event."""
     user_addresses: timedelta | None = None
-    """Since the user's last event and last visit at a site: the address in all tables. Of an
-    address without a user, since a token last listed it."""
+    """Erases an address in all tables. The age counts from the user's last event or last visit at a
+    site, or, without a user, from the last time that a token listed the address."""
     pregeneration_requests: timedelta | None = None
-    """Since the request: the request, and the name at the OAuth provider."""
+    """Erases a request and the name at the OAuth provider. The age counts from the request."""
     events: timedelta | None = None
-    """Since the event: the event itself, once all of its partition are as old (`old_events`)."""
+    """Drops whole partitions of events, once every event in them is this old (`old_events`)."""
 
 
 KEEP_ALL: Final = RetentionPolicy()

@@ -27,7 +27,7 @@ _NO_ID: Final = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """Of one brand's events that are worth LTZ."""
+    """The number and the whole LTZ of one brand's events that are worth LTZ."""
 
     brand_id: bytes
     events: int

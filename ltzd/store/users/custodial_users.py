@@ -217,7 +217,7 @@ async def read_sealed_user(connection: Connection, wallet: Address) -> SealedUse
 async def read_ownership(
     connection: Connection, names: Sequence[AccountName]
 ) -> list[NameOwnership]:
-    """In the order of `names`."""
+    """The ownership of each name, in the order of `names`."""
     rows = await connection.fetch(
         """
         SELECT a.subject AS user, owned.subject AS owner

@@ -62,7 +62,7 @@ class ErasedAddresses:
         ]
 
     def known_key_of(self, email_key: str) -> str | None:
-        """As `key_of`, as far as this process knows: call it after `keys_of` or `keys_of_each`."""
+        """As `key_of`, without asking the database: call it after `keys_of` or `keys_of_each`."""
         return None if self._secret is None else _erased_key(self._secret, email_key)
 
     async def _known_secret(self, connection: Connection) -> bytes | None:

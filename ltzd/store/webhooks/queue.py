@@ -2,8 +2,8 @@
 
 A claim counts the attempt and moves `next_at` before anything is sent, and the sender moves it on
 while it sends, so a process that is killed delays a webhook and loses none. `revoke` and the
-writers of reversals insert webhooks with the fact that they announce; those of mints are inserted
-by the indexer (`mint_facts.insert_mints`).
+writers of reversals insert webhooks with the fact that they announce. The indexer inserts those of
+mints (`mint_facts.record_on_rewards`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class DueWebhook:
     attempt: int
     created_at: datetime
     transaction_hash: Hash32 | None = None
-    """Of the announced mint, of the mint that was reverted, or of the payment that was lost."""
+    """The transaction of the announced mint, of the reverted mint, or of the lost payment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,9 @@ async def notify_senders(connection: Connection) -> None:
 
 
 async def brands_with_due(connection: Connection, now: datetime) -> set[Address]:
-    """Brands with due webhooks, whatever the state of their endpoints. Skips from brand to brand by
-    key.
+    """The brands with due webhooks, whatever the state of their endpoints.
+
+    Reads one index entry of each brand, however many webhooks it has.
     """
     rows = await connection.fetch(
         """
@@ -95,9 +96,9 @@ async def brands_with_due(connection: Connection, now: datetime) -> set[Address]
 async def claim(
     connection: Connection, most: Mapping[Address, int], now: datetime, leased_until: datetime
 ) -> list[DueWebhook]:
-    """Up to the given number of each brand's due webhooks, the longest due of each brand.
+    """Claim the longest due webhooks of each brand in `most`, up to the brand's number there.
 
-    They come in the order of their making. No other process claims them until `leased_until`.
+    Returns them in the order of their creation. No other process claims them until `leased_until`.
     Webhooks of a disabled brand or endpoint, or of a brand without an endpoint, are not claimed.
     """
     rows = await connection.fetch(

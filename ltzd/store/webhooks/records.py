@@ -151,7 +151,7 @@ async def list_webhooks(
 
 
 async def lock_by_id(connection: Connection, ids: Sequence[UUID]) -> list[WebhookRecord]:
-    """Locked for the rest of the database transaction; an unknown id is left out."""
+    """Read webhooks and lock them until the database transaction ends; leaves out unknown ids."""
     rows = await connection.fetch(
         """
         SELECT id, brand_id, kind, subject, state, revoked, attempts, next_at, last_status,

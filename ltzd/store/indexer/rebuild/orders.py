@@ -63,7 +63,7 @@ class RebuildProgress:
     state: State
     error: str | None
     ordered_seconds: float
-    """Since the order."""
+    """The seconds since the rebuild was ordered."""
     first_block: int | None
     block: int | None
     head_number: int | None
@@ -82,7 +82,7 @@ async def find_open(connection: Connection) -> Rebuild | None:
 
 
 async def progress(connection: Connection) -> RebuildProgress | None:
-    """Of the open rebuild."""
+    """The progress of the open rebuild, or None if none is open."""
     row = await connection.fetchrow(
         """
         SELECT id, reason, from_block, state, error,
@@ -202,7 +202,7 @@ async def restart_if_kept(connection: Connection, block: int) -> None:
 async def begin(
     connection: Connection, rebuild_id: int, contracts: Sequence[Address], revision: str
 ) -> None:
-    """The fresh tables exist: facts are copied into them, then read from a node."""
+    """Record that the fresh tables exist, so that facts are copied and then read from a node."""
     await connection.execute(
         """
         UPDATE rebuilds

@@ -15,7 +15,7 @@ from ltzd.store.site_plugin.redemption_payments import OF_INDEXED_CONTRACT
 from ltzd.values import Address, Hash32
 
 BATCH = 1_000
-"""Rows."""
+"""The rows of one batch."""
 
 
 async def record_mints(connection: Connection, rebuild_id: int) -> bool:
