@@ -55,26 +55,27 @@ def _histogram(
 HTTP_REQUEST_SECONDS = _histogram(
     "ltzd_http_request_seconds", "From a request's head to its answer", "route", "status"
 )
-HTTP_REFUSALS = _counter("ltzd_http_refusals_total", "Requests refused, by error class", "reason")
+HTTP_REFUSALS = _counter("ltzd_http_refusals_total", "Requests refused, by error code", "reason")
 HTTP_SHED = _counter(
     "ltzd_http_shed_total",
-    "Requests refused because the process is busy: of a caller with its share, or for capacity",
+    "Requests refused because the process is busy, by the limit that they exceed",
     "reason",
 )
 HTTP_IN_PROGRESS = _gauge(
-    "ltzd_http_requests_in_progress", "Requests that the process works on, without mere waits"
+    "ltzd_http_requests_in_progress",
+    "Requests that the process works on, not those that wait for a block",
 )
 HTTP_WORK_LIMIT = _gauge(
     "ltzd_http_work_limit",
-    "The most requests that the process works on at once, as learned; relays and redemptions have "
-    "slots of their own",
+    "The most requests that the process works on at once; relays and redemptions have a limit of "
+    "their own",
 )
-HTTP_WAITING = _gauge("ltzd_http_requests_waiting", "Requests that wait for their turn", "urgency")
+HTTP_WAITING = _gauge("ltzd_http_requests_waiting", "Requests that wait for a slot", "urgency")
 HTTP_QUEUE_SECONDS = _histogram(
-    "ltzd_http_queue_seconds", "From a request that must wait to its turn, or its refusal"
+    "ltzd_http_queue_seconds", "How long a request has waited until it got a slot or was refused"
 )
 EVENT_LOOP_DELAY = _gauge(
-    "ltzd_http_event_loop_delay_seconds", "How late the event loop runs what is due, on average"
+    "ltzd_http_event_loop_delay_seconds", "How late the event loop runs due callbacks, on average"
 )
 HTTP_CONNECTIONS = _gauge(
     "ltzd_http_connections", "Open connections of the public server, by state", "state"
@@ -84,7 +85,7 @@ HTTP_CONNECTIONS_LIMIT = _gauge(
 )
 HTTP_CONNECTIONS_ENDED = _counter(
     "ltzd_http_connections_ended_total",
-    "Connections that the server ended before their client: to make room, or for slowness",
+    "Connections that the server ended, and why",
     "reason",
 )
 CERTIFICATE_EXPIRY = _gauge(
@@ -488,10 +489,22 @@ POOL_CONNECTIONS_LIMIT = _gauge(
     "ltzd_store_pool_connections_limit", "The most database connections of the pool", "pool"
 )
 POOL_WAIT_SECONDS = _histogram(
-    "ltzd_store_pool_wait_seconds", "From the need of a database connection to having one", "pool"
+    "ltzd_store_pool_wait_seconds", "How long a caller has waited for a database connection", "pool"
 )
 POOL_TIMEOUTS = _counter(
     "ltzd_store_pool_timeouts_total", "Waits for a database connection that were given up", "pool"
+)
+REPLICA_READS = _counter(
+    "ltzd_store_replica_reads_total",
+    "Reads that may be old, by the server that answered; only with a replica",
+    "server",
+)
+REPLICA_AGE = _gauge(
+    "ltzd_store_replica_age_seconds",
+    "The greatest age that an answer of the replica can have; 0 while it is unused",
+)
+REPLICA_UNUSED = _gauge(
+    "ltzd_store_replica_unused", "1 while the primary answers in place of the replica"
 )
 
 # --- chain and providers ------------------------------------------------------------------------
@@ -511,7 +524,9 @@ NODE_DISAGREEMENTS = _counter(
     "node",
     "kind",
 )
-NODE_USABLE = _gauge("ltzd_chain_node_usable", "1 while nothing speaks against the node", "node")
+NODE_USABLE = _gauge(
+    "ltzd_chain_node_usable", "1 while there is no reason to avoid the node", "node"
+)
 NODE_IN_USE = _gauge(
     "ltzd_chain_node_in_use", "1 while a role of this process asks the node first", "node"
 )
@@ -566,23 +581,11 @@ REDIS_UNAVAILABLE = _gauge(
     "1 while rate limits are counted in memory because Redis does not answer",
 )
 
-REPLICA_READS = _counter(
-    "ltzd_store_replica_reads_total",
-    "Reads that may be old, by the server that answered; only with a replica",
-    "server",
-)
-REPLICA_AGE = _gauge(
-    "ltzd_store_replica_age_seconds", "The most by which the replica's answers are old; 0 unused"
-)
-REPLICA_UNUSED = _gauge(
-    "ltzd_store_replica_unused", "1 while the primary answers in place of the replica"
-)
-
 # --- daemon -------------------------------------------------------------------------------------
 
 BUILD = Info("ltzd_daemon_build", "The running version", registry=REGISTRY)
 CONDITIONS = _gauge(
-    "ltzd_conditions", "What is wrong with the installation now, when last asked", "condition"
+    "ltzd_conditions", "Conditions of the whole installation, judged at each scrape", "condition"
 )
 TASKS = _gauge("ltzd_daemon_tasks", "Tasks of the event loop: loops, connections, requests")
 ROLE_UP = _gauge("ltzd_daemon_role_up", "1 if this process runs the role", "role")

@@ -6,7 +6,7 @@ keeps the meanings that the page has. Dev mode's own lines are left out.
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,10 +62,12 @@ def log_lines() -> list[LogLine]:
     for path in sorted((ROOT / "ltzd").rglob("*.py")):
         if "dev" in path.relative_to(ROOT / "ltzd").parts:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        module = ast.parse(path.read_text())
+        outages = _outages_in(module)
+        for node in ast.walk(module):
             if not isinstance(node, ast.Call):
                 continue
-            for name, level, given in _written_by(node):
+            for name, level, given in _written_by(node, outages):
                 levels.setdefault(name, {})[level] = None
                 fields.setdefault(name, {}).update(dict.fromkeys(given))
     return [
@@ -74,13 +76,32 @@ def log_lines() -> list[LogLine]:
     ]
 
 
-def _written_by(call: ast.Call) -> Iterator[tuple[str, str, list[str]]]:
+def _outages_in(module: ast.Module) -> dict[str, tuple[str, str]]:
+    """The names of both lines of each Outage, by the expression that holds the Outage."""
+    outages = {}
+    for node in ast.walk(module):
+        match node:
+            case ast.Assign(
+                targets=[target], value=ast.Call(func=ast.Name(id="Outage"), args=args)
+            ):
+                begins, ends = (ast.literal_eval(each) for each in args[:2])
+                outages[ast.unparse(target)] = (begins, ends)
+    return outages
+
+
+def _written_by(
+    call: ast.Call, outages: Mapping[str, tuple[str, str]]
+) -> Iterator[tuple[str, str, list[str]]]:
     given = [keyword.arg for keyword in call.keywords if keyword.arg is not None]
     match call.func:
         case ast.Name(id="Outage"):
             begins, ends = (ast.literal_eval(each) for each in call.args[:2])
             yield begins, "warning", ["reason"]
             yield ends, "info", ["failures", "seconds"]
+        case ast.Attribute(value=outage, attr="failed") if ast.unparse(outage) in outages:
+            yield outages[ast.unparse(outage)][0], "warning", ["reason", *given]
+        case ast.Attribute(value=outage, attr="over") if ast.unparse(outage) in outages:
+            yield outages[ast.unparse(outage)][1], "info", ["failures", "seconds", *given]
         case ast.Attribute() | ast.IfExp():
             for level in _levels(call.func):
                 for name in _names(call.args[0]):

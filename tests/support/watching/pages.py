@@ -24,8 +24,9 @@ watching` writes the names, types and labels from the registry, and takes a new 
 from its help text.
 
 Metrics use base units, and labels come from closed sets. `kind` is the kind of lane (`mint`,
-`relay`), of reward, or of committed item (`event`, `relay`). Each process also reports `python_…`
-and `process_…`: its memory, CPU, open files and start.
+`relay`, `treasury`), of reward (`event`, `payment`, `checkin`, `milestone`), or of committed item
+(`event`, `relay`). Each process also reports `python_…` and `process_…`: its memory, CPU, open
+files and start.
 
 Gauges about the whole installation are the same in every process, so take their maximum, not their
 sum: conditions, queues, the index. Gauges about a process's own work add up: lanes held,
