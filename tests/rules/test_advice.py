@@ -48,6 +48,13 @@ def test_a_full_disk_an_old_certificate_and_mixed_versions_are_warned_of() -> No
     assert advice.on_postgresql(130_000, "13").level is Level.WARNING
 
 
+def test_a_certificate_that_has_expired_is_named_so() -> None:
+    sentence = advice.on_certificate("public", -86_400 * 3.0).sentence
+    assert sentence == (
+        "The certificate of the public server has expired: renew it, and send ltzd SIGHUP."
+    )
+
+
 def test_a_block_from_the_future_proves_a_slow_clock() -> None:
     assert judge_newest(BlockSighting(5, 1000, 969.0), "n").level is Level.FAULT  # type: ignore[union-attr]
     assert judge_newest(BlockSighting(5, 1000, 1030.0), "n").level is Level.OK  # type: ignore[union-attr]

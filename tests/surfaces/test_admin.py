@@ -189,8 +189,8 @@ async def test_status_tells_head_lag_lanes_and_queues() -> None:
 
 
 NOT_BEGUN = (
-    "The indexer has not begun to follow the chain: a process with the role indexer and a node "
-    "begins it"
+    "The indexer has not begun to follow the chain: start a process with the role indexer, and "
+    "look whether its node answers"
 )
 STILL_90 = (
     "The indexer has committed no block for 90 s: process host-b/9 follows the chain; its nodes or "

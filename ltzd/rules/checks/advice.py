@@ -76,8 +76,8 @@ def on_backups(
     if has_failed:
         return warning(
             "backups",
-            "PostgreSQL's last archive_command has failed, so that the backup grows old and the "
-            "disk fills with WAL: look into PostgreSQL's log, and correct the command.",
+            "PostgreSQL's last archive_command has failed, so the backup grows old and the disk "
+            "fills with WAL: look into PostgreSQL's log, and correct the command.",
         )
     if archives and seconds_since_archived is None:
         return warning(
@@ -96,8 +96,8 @@ def on_backups(
     if standbys:
         return warning(
             "backups",
-            f"PostgreSQL has {standbys} standby, which does not help against a deleted row: "
-            "archive WAL, too (docs/operations.md, Backups).",
+            f"PostgreSQL archives no WAL and has only standbys ({standbys}), which delete a row "
+            "when the primary does: archive WAL, too (docs/operations.md, Backups).",
         )
     return warning(
         "backups",
@@ -118,10 +118,10 @@ def on_disk(place: str, free_bytes: int, total_bytes: int) -> Finding:
 def on_certificate(server: str, seconds_left: float) -> Finding:
     days = seconds_left / _DAY_SECONDS
     if days < _EXPIRY_DAYS:
+        state = f"expires in {days:.0f} days" if days > 0 else "has expired"
         return warning(
             "certificates",
-            f"The certificate of the {server} server expires in {days:.0f} days: renew it, and "
-            "send ltzd SIGHUP.",
+            f"The certificate of the {server} server {state}: renew it, and send ltzd SIGHUP.",
         )
     return ok("certificates", f"The certificate of the {server} server has {days:.0f} days left.")
 

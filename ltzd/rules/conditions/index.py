@@ -31,8 +31,8 @@ def judge_index(
     if chain is None:
         yield Condition(
             ConditionKind.INDEX_NOT_BEGUN,
-            "The indexer has not begun to follow the chain: a process with the role indexer and a "
-            "node begins it",
+            "The indexer has not begun to follow the chain: start a process with the role indexer, "
+            "and look whether its node answers",
         )
         return
     progress = progress_of(chain, heights, policy)
@@ -63,12 +63,12 @@ def _background_work(facts: ClusterFacts) -> Iterator[Condition]:
     if facts.rebuild is not None:
         yield Condition(
             ConditionKind.INDEX_REBUILDS,
-            f"A rebuild of the index is open ({facts.rebuild}); `ltzd index rebuild` says more",
+            f"A rebuild of the index is open ({facts.rebuild}); `ltzd status` shows its progress",
         )
         if facts.rebuild_error is not None:
             yield Condition(
                 ConditionKind.INDEX_REBUILD_FAILS,
-                "The rebuild of the index has failed, and is tried again by itself: "
+                "The rebuild of the index has failed, and ltzd tries it again: "
                 f"{facts.rebuild_error}",
             )
     if facts.migrations:

@@ -15,8 +15,8 @@ PAUSE_KINDS = {
 }
 """The reasons of a pause that have a kind of their own; the others are LANE_PAUSED."""
 PAUSE_SENTENCES = {
-    "fees": "fees are above [operator] max_fee_gwei; it goes on once they fall, or with a higher "
-    "maximum",
+    "fees": "fees are above [operator] max_fee_gwei; the lane goes on once fees fall, or with a "
+    "higher maximum",
     "funds": "the wallet cannot pay for its work: send it gas money",
     "mint_limit": "the wallet's mint limit on chain is spent or zero: it refills with time, and "
     "`ltzd wallet grant` raises it",
@@ -103,7 +103,7 @@ def judge_wallets(
         if wallet.paused_for is not None and wallet.paused_for not in expected and not is_brief:
             yield _pause(wallet)
     if not has_operator:
-        return  # ROLE_ABSENT says it.
+        return  # The condition ROLE_ABSENT covers all lanes.
     for kind, consequence in _DUTIES.items():
         wallets = [wallet for wallet in facts.wallets if wallet.kind == kind]
         if any(wallet.holder is not None for wallet in wallets):
@@ -121,8 +121,8 @@ def judge_wallets(
 def _unserved(wallets: Collection[WalletFacts]) -> Iterator[Condition]:
     held_kinds = {wallet.kind for wallet in wallets if wallet.holder is not None}
     for wallet in wallets:
-        is_told = wallet.kind in _DUTIES and wallet.kind not in held_kinds
-        if wallet.holder is None and not is_told:
+        is_covered = wallet.kind in _DUTIES and wallet.kind not in held_kinds  # by LANE_UNHELD
+        if wallet.holder is None and not is_covered:
             name = checksummed(wallet.wallet)
             yield Condition(
                 ConditionKind.WALLET_UNSERVED,

@@ -13,7 +13,7 @@ def judge_queues(queues: QueueFacts, policy: ConditionPolicy) -> Iterator[Condit
         yield Condition(
             ConditionKind.REWARDS_OVERDUE,
             f"The oldest queued reward has waited for {queues.reward_seconds:.0f} s: a condition "
-            "of the mint lanes says why, or `ltzd lane list`",
+            "of the mint lanes or `ltzd lane list` says why",
         )
     if queues.rewards_above_limit:
         yield Condition(
@@ -25,19 +25,19 @@ def judge_queues(queues: QueueFacts, policy: ConditionPolicy) -> Iterator[Condit
         yield Condition(
             ConditionKind.RELAYS_OVERDUE,
             f"The oldest queued relay has waited for {queues.relay_seconds:.0f} s: a condition of "
-            "the relay lanes says why, or `ltzd lane list`",
+            "the relay lanes or `ltzd lane list` says why",
         )
     if queues.webhook_seconds is not None and queues.webhook_seconds > policy.webhook_seconds:
         yield Condition(
             ConditionKind.WEBHOOKS_OVERDUE,
             f"A webhook has been due for {queues.webhook_seconds:.0f} s: no process with the role "
-            "deliveries sends it, or they are too slow",
+            "deliveries sends it, or these processes are too slow",
         )
     for brand, reason in queues.disabled_endpoints:
         name = checksummed(brand)
         yield Condition(
             ConditionKind.WEBHOOKS_DISABLED,
-            f"The webhooks of brand {name} are disabled ({reason}): once its server works, "
+            f"The webhooks of brand {name} are disabled ({reason}): once its server works, run "
             f"`ltzd webhooks enable {name}`",
             name,
         )
