@@ -27,24 +27,26 @@ from ltzd.errors import (
     Unavailable,
 )
 from ltzd.providers.checkouts import CheckoutPage, PaymentProviderAccess
-from ltzd.rules.payments import (
-    LTZ_PER_CENT,
-    NO_BRAND,
-    REFUNDED,
-    CheckoutOrder,
+from ltzd.rules.payments.provider_events import (
     Dispute,
-    Payment,
     PaymentRefund,
     RefundedCharge,
     RefundFailed,
     SessionPaid,
     Unrelated,
-    not_found,
     parse_event,
+)
+from ltzd.rules.payments.reversals import reversal_of
+from ltzd.rules.payments.sessions import (
+    LTZ_PER_CENT,
+    NO_BRAND,
+    REFUNDED,
+    CheckoutOrder,
+    Payment,
+    not_found,
     payment_of,
     refuse_over_capacity,
     refused_refund,
-    reversal_of,
 )
 from ltzd.store import payments
 from ltzd.store.brands.configurations import BrandCache

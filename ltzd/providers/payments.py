@@ -21,13 +21,8 @@ from ltzd.errors import IdempotencyKeyReused, InvalidFields, PaymentRefused, Pay
 from ltzd.providers.checkouts import CheckoutPage, PaymentsPolicy
 from ltzd.providers.outbound.http_client import AsyncCloseable
 from ltzd.providers.outbound.json_bodies import InvalidJsonError, decode_json
-from ltzd.rules.payments import (
-    CURRENCY,
-    EVENT_TOLERANCE_SECONDS,
-    CheckoutOrder,
-    CheckoutSession,
-    id_of,
-)
+from ltzd.rules.payments.provider_events import EVENT_TOLERANCE_SECONDS, id_of
+from ltzd.rules.payments.sessions import CURRENCY, CheckoutOrder, CheckoutSession
 
 _log = structlog.get_logger()
 

@@ -11,7 +11,8 @@ from uuid import UUID, uuid5
 
 import asyncpg
 
-from ltzd.rules.payments import Payment, Reversal
+from ltzd.rules.payments.reversals import Reversal
+from ltzd.rules.payments.sessions import Payment
 from ltzd.store.database import Connection
 from ltzd.store.wakeups import origin
 

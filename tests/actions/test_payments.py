@@ -37,7 +37,7 @@ from ltzd.errors import (
 )
 from ltzd.providers.checkouts import PaymentProviderAccess
 from ltzd.providers.identity.client import IdentityClient
-from ltzd.rules.payments import NO_BRAND
+from ltzd.rules.payments.sessions import NO_BRAND
 from ltzd.store import payments
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands.configurations import BrandCache

@@ -12,24 +12,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ltzd.errors import InvalidFields, PaymentRefused
-from ltzd.rules.payments import (
-    MOST_CENTS,
-    NO_BRAND,
-    CheckoutOrder,
-    CheckoutSession,
+from ltzd.rules.payments.provider_events import (
     Dispute,
-    Payment,
     PaymentRefund,
     ProviderNotice,
     RefundedCharge,
     RefundFailed,
     SessionPaid,
     Unrelated,
-    dollars_text,
     parse_event,
+)
+from ltzd.rules.payments.reversals import reversal_of
+from ltzd.rules.payments.sessions import (
+    MOST_CENTS,
+    NO_BRAND,
+    CheckoutOrder,
+    CheckoutSession,
+    Payment,
+    dollars_text,
     payment_of,
     refuse_over_capacity,
-    reversal_of,
 )
 from ltzd.values import Address, address_of
 from tests.support.services.payment_provider import (

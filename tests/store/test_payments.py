@@ -7,7 +7,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from ltzd.rules.payments import NO_BRAND, Payment, Reversal
+from ltzd.rules.payments.reversals import Reversal
+from ltzd.rules.payments.sessions import NO_BRAND, Payment
 from ltzd.store import payments, wakeups
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Pool, connect, session, transaction

@@ -41,7 +41,7 @@ from ltzd.http.payments.operations import OPERATIONS
 from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT
 from ltzd.http.requests.rate_limits import PER_CLIENT
 from ltzd.http.services import HttpPolicy
-from ltzd.rules.payments import refused_refund
+from ltzd.rules.payments.sessions import refused_refund
 from ltzd.values import address_of
 from tests.support.surfaces.http_surface import (
     BRAND_ID,

@@ -11,7 +11,7 @@ from ltzd.http.models import RequestModel, ResponseModel
 from ltzd.http.requests.fields import BrandId, Email, Integer, SourceUrl, faults_in, field_error
 from ltzd.http.requests.idempotency_key import key_faults
 from ltzd.providers.checkouts import CheckoutPage
-from ltzd.rules.payments import CURRENCY, LEAST_CENTS, MOST_CENTS, SESSION_ID
+from ltzd.rules.payments.sessions import CURRENCY, LEAST_CENTS, MOST_CENTS, SESSION_ID
 from ltzd.values import address_of, checksummed, hex_of
 
 

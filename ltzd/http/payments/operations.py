@@ -32,7 +32,7 @@ from ltzd.http.payments.models import (
 )
 from ltzd.http.requests.rate_limits import PER_CLIENT
 from ltzd.providers.checkouts import CheckoutPage
-from ltzd.rules.payments import LEAST_CENTS, MOST_CENTS, Payment, not_found, refused_refund
+from ltzd.rules.payments.sessions import LEAST_CENTS, MOST_CENTS, Payment, not_found, refused_refund
 from ltzd.values import Hash32, address_of
 
 _SESSION = "cs_test_a1B2c3D4e5F6g7H8i9J0"

@@ -16,7 +16,7 @@ from ltzd.dev.sandbox.payments.forms import Form
 from ltzd.dev.sandbox.payments.orders import parse_session
 from ltzd.errors import InvalidFields, PaymentsUnavailable
 from ltzd.providers.payments import PaymentProvider
-from ltzd.rules.payments import LTZ_PER_CENT, MOST_CENTS, CheckoutOrder, payment_of
+from ltzd.rules.payments.sessions import LTZ_PER_CENT, MOST_CENTS, CheckoutOrder, payment_of
 from ltzd.values import LTZ, address_of
 from tests.support.services.shop import ORDER, Json, Shop, a_shop, priced
 

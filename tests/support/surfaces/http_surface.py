@@ -55,7 +55,7 @@ from ltzd.providers.host_sites import HostCredentials
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules import perk_charges
 from ltzd.rules.brands.configuration import Brand, EventRule, Perk
-from ltzd.rules.payments import Payment, not_found
+from ltzd.rules.payments.sessions import Payment, not_found
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
 from ltzd.rules.relayer.calls import RelayProgress, RelayRequest, RelayStatus, RelayWindow
 from ltzd.rules.relayer.limits import RELAYS_AN_HOUR, WINDOW, RelayUsage
