@@ -147,7 +147,7 @@ SELECT CASE WHEN EXISTS (SELECT FROM paid) THEN 'new'
 
 
 async def refunds_of(connection: Connection, payment_intent_id: str) -> dict[str, int]:
-    """Cents by the provider's id, for every recorded refund."""
+    """The cents of every recorded refund, by the provider's id."""
     rows = await connection.fetch(
         """
         SELECT provider_id, usd_cents FROM payment_reversals

@@ -3,8 +3,8 @@
 `[database] replica_url` leads to a streaming standby. Only reads by which nobody pays or decides
 come here (docs/decisions/0043). Each read makes sure that its connection leads to the server whose
 age is known: behind one address there may be several standbys. A standby that fails, stands still,
-lags or is promoted costs a few callers a short wait and none of them the answer; it is asked again
-once a look at it succeeds.
+lags or is promoted costs a few callers a short wait, and none of them the answer. The standby is
+asked again once `look` finds it usable.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 _LOOK_PAUSE_SECONDS = 1.0
 _LOOK_SECONDS = 2.0
 _READ_SECONDS = 1.0
-"""A read without an answer for so long goes to the primary."""
+"""A read that the standby has not answered in this time goes to the primary."""
 _FROM_STANDBY = telemetry.REPLICA_READS.labels("standby")
 _FROM_PRIMARY = telemetry.REPLICA_READS.labels("primary")
 
@@ -61,8 +61,9 @@ class _LogPosition:
 
 
 class ReplicaReads:
-    """`most_seconds`: no answer of the standby may be older. Without a standby all is read from the
-    primary, and there is nothing to run.
+    """Reads from the standby if its answers are at most `most_seconds` old, else from the primary.
+
+    Without a standby every read goes to the primary, and `run` is not needed.
     """
 
     def __init__(
@@ -91,10 +92,10 @@ class ReplicaReads:
         return self._clock() - self._unused_since, self._reason
 
     async def read(self, ask: Callable[[Connection], Awaitable[Answer]]) -> Answer:
-        """What `ask` reads; the age of an old answer is noted in `answer_age`.
+        """Return what `ask` reads. `answer_age` then has the age of an answer of the standby.
 
-        `ask` may be called twice, and writes nothing. Raises DatabaseUnavailable if the primary is
-        asked and does not answer.
+        `ask` must write nothing, and may be called twice. Raises DatabaseUnavailable if the primary
+        is asked and does not answer.
         """
         age = self._age()
         if self._standby is not None and age is not None:

@@ -41,11 +41,11 @@ WEBHOOKS: Final = "ltzd_webhooks"
 CHANNELS = (REWARDS, PUBLISHED, BLOCKS, RELAYS, RELAYED, BRANDS, WALLETS, WEBHOOKS)
 POLL_SECONDS = 1.0
 _CHECK_SECONDS = 2.0
-"""The connection that listens is asked for a sign of life so often, and answers within as long."""
+"""The seconds between two checks of the connection that listens, and the time limit of a check."""
 _GATHER_SECONDS = 0.005
-"""Between two statements that announce: the second one then speaks for many commits."""
+"""The pause between two statements that announce, so that one announces many commits."""
 _CONNECT_SECONDS = 3.0
-"""For connecting, and once more for LISTEN on all channels."""
+"""The time limit for connecting, and again for LISTEN on all channels."""
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
 
@@ -163,7 +163,7 @@ class WakeupHub:
                 connection.terminate()
 
     async def _send(self, connection: Connection) -> None:
-        """Send what is to be announced. Without anything the statement is a sign of life."""
+        """Send the announcements. Without any, the statement checks the connection."""
         self._has_work.clear()
         announced, self._unsent = self._unsent, set()
         try:

@@ -1,4 +1,4 @@
-"""Which conditions make a process not ready for traffic."""
+"""The conditions for which a process is not ready for traffic."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Which partitions the table of events gets next, by the time in the events' ids.
+"""Decides the next partition of the table of events, by the time in the events' ids.
 
 Units: Unix seconds and bytes. Widths are powers of two and bounds their multiples.
 """

@@ -11,7 +11,7 @@ _WINDOW = 32
 """Heads that are remembered."""
 _LEAST_GAPS = 4
 _LARGEST_RATIO = 4.0
-"""A gap so many times the mean gap makes a chain irregular. Missed slots stay below it."""
+"""A gap of more than this multiple of the mean makes a chain irregular; missed slots stay below."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ def count_votes(
 
 
 def _has_lasted(dispute: Dispute, now: float, seconds: float) -> bool:
-    """Whether there were two looks, and so much time since the first one."""
+    """Whether there were two looks, and `seconds` have passed since the first one."""
     return dispute.looks > 1 and now - dispute.since >= seconds
 
 

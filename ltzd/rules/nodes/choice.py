@@ -1,4 +1,4 @@
-"""Which of several nodes to ask first.
+"""Ranks several nodes: the first one is asked first.
 
 A node comes after all others if it is distrusted, if its circuit is open, if it is behind, or if it
 refuses requests because there are too many. A request reaches such a node only if no better one is

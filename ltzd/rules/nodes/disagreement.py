@@ -1,4 +1,4 @@
-"""Which answer counts when nodes answer the same question, and which of them contradict others."""
+"""Finds the answer that counts among several nodes' answers, and the nodes that contradict it."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence

@@ -34,7 +34,7 @@ TITLES: Final[Mapping[OAuthProvider, str]] = {
 
 _DISCORD_EPOCH_MS: Final = 1_420_070_400_000
 _CLOCK_SKEW: Final = timedelta(minutes=1)
-"""The provider's clock may be ahead by so much when an account was made just now."""
+"""The most by which the provider's clock may be ahead: an account may have been made just now."""
 
 _MIN_REPEATED: Final = 5
 """Shorter ids of one digit belong to old accounts at providers that count ids from 1."""

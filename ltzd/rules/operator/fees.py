@@ -16,7 +16,7 @@ GWEI = 10**9
 _RAISE = 10
 """Nodes take a replacement only if tip and fee cap are at least a tenth higher."""
 _BUMPS_LEFT = 3
-"""A fee that the next block does not force up leaves room below the cap for so many raises."""
+"""Fees leave room below the cap for this number of raises, unless the next block's fee forbids."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,10 @@ class L1Costs:
         return self.fee_of_sample + self.gas_of_sample + self.operator_fee_of_sample
 
     def max_fee_wei(self, data_bytes: int, gas_limit: int, count: int = 1) -> int:
-        """The most that transactions with so much data and gas together cost beside their gas."""
+        """The most that `count` transactions cost together beside their gas.
+
+        `data_bytes` and `gas_limit` are the sums of these transactions.
+        """
         l1_fee = _at(self.fee_without_data, self.fee_of_sample, data_bytes, SAMPLE_BYTES, count)
         return _MARGIN * (l1_fee + self.operator_fee_wei(gas_limit, count))
 

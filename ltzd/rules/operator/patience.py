@@ -14,11 +14,11 @@ from enum import Enum
 from typing import Final
 
 RECENT_BLOCKS: Final = 1_024
-"""The recent blocks; nodes give so many base fees in one answer."""
+"""The number of recent blocks: nodes return the base fees of 1,024 blocks in one answer."""
 LEAD_SECONDS: Final = 5.0
-"""Waits end so long before their bound, so that a lane notices in time."""
+"""Waits end this time before their bound, so that a lane notices the end in time."""
 _KNOWN_BLOCKS: Final = 16
-"""With fewer base fees nothing tells whether a fee is low."""
+"""With fewer base fees it is unknown whether a fee is low."""
 _FIRST_SHARE: Final = 0.1
 
 

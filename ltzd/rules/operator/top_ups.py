@@ -1,4 +1,4 @@
-"""Which of the operator's wallets the treasury fills next, decided without I/O.
+"""Decides without I/O which of the operator's wallets the treasury fills next.
 
 A top-up has a fixed amount, and goes to an active wallet whose balance is below the floor of its
 kind, and only while the treasury's top-ups of this UTC day stay within their bound. A wallet gets

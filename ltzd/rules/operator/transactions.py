@@ -46,7 +46,7 @@ class State(Enum):
 
 
 class GasCost(msgspec.Struct, frozen=True):
-    """Which attempt was mined, and its cost. The price is in wei per gas.
+    """The attempt that was mined, and its cost. The price is in wei per gas.
 
     `l1_fee_wei` is what a rollup took beside the gas.
     """

@@ -88,7 +88,7 @@ def charged_wei(state: State, cost_wei: int | None, max_cost_wei: int) -> int:
 
 
 def status_of(state: State, succeeded: bool | None, *, is_cancelled: bool) -> RelayStatus:
-    """The status that the relay's user is told while its transaction is in `state`.
+    """The status that the relay's user sees while its transaction is in `state`.
 
     A mined self-transfer is pending until it is final: a reorg may still bring the call back.
     """

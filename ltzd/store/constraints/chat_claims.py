@@ -92,7 +92,10 @@ async def reserve(connection: Connection, claim: ChatClaim, accounts: Sequence[s
 
 
 async def delete_unused(connection: Connection) -> None:
-    """Deletes reservations of a day ago whose claim is not on chain, unless the index is behind."""
+    """Delete reservations older than a day whose claim is not on chain.
+
+    Deletes nothing while the index is behind.
+    """
     await connection.execute(
         """
         DELETE FROM chat_claims u

@@ -20,7 +20,7 @@ UNMINED = ("signed", "published")
 OPEN = (*UNMINED, "mined")
 """The states of a transaction whose outcome is not final."""
 STUCK_SECONDS = 60.0
-"""A transaction that is unmined for so long is shown as stuck."""
+"""A transaction that has been unmined for this time is shown as stuck."""
 _REWARDS_SHOWN = 20
 
 

@@ -1,6 +1,6 @@
 """Relay lanes of this process that sign a relay while it is admitted.
 
-Such a relay is stored as sent, with its transaction, in one statement: the queue never holds it.
+The relay is stored as sent, with its transaction, in one statement: the queue never holds it.
 """
 
 from collections.abc import Sequence

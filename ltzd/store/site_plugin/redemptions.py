@@ -187,7 +187,7 @@ async def list_abandoned(
 ) -> Sequence[SiteRedemption]:
     """Open redemptions that are not paid, and whose process died or whose revert is final by now.
 
-    A process is taken for dead ten minutes after it has begun the redemption. A paid redemption
+    A process counts as dead ten minutes after it has begun the redemption. A paid redemption
     stays open until its user asks for the code.
     """
     rows = await connection.fetch(

@@ -52,7 +52,7 @@ class ErasedAddresses:
     async def keys_of_each(
         self, connection: Connection, people: Sequence[Sequence[str]]
     ) -> list[list[str]]:
-        """As `keys_of`, of each person's addresses; the database is asked at most once."""
+        """As `keys_of`, for the addresses of each person; asks the database at most once."""
         secret = await self._known_secret(connection)
         if secret is None:
             return [list(email_keys) for email_keys in people]
