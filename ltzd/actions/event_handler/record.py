@@ -24,6 +24,7 @@ from ltzd import telemetry, tracing
 from ltzd.actions.event_handler.batch_decision import EventCheck, PreparedEvent, RecordedEvent
 from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.event_handler.ids import event_ids
+from ltzd.actions.event_handler.lookups import EventLookups, check_of
 from ltzd.actions.event_handler.policy import DEFAULT_POLICY, EventPolicy
 from ltzd.actions.event_handler.writer import AddressErased, EventWriter
 from ltzd.actions.mint_capacity import MintCapacity
@@ -128,7 +129,7 @@ class EventHandler:
         self._signatures = signatures
         self._limits = limits
         self._capacity = capacity
-        self._erased = erased
+        self._lookups = EventLookups(pool, erased)
         self._ids = event_ids()
         self._known: LRUCache[str, User] = LRUCache(_KNOWN_USERS)
         self._pending_wallets = _PendingWallets()
@@ -285,17 +286,14 @@ class EventHandler:
         email_key = check.key[2]
         user = self._known.get(email_key)
         if user is not None and not check.brand.events_per_minute_per_ip:
-            return user, True, _check_of(user, check)
-        async with session(self._pool) as connection:
-            user = user or await self._erased.find_user(connection, email_key)
-            check = check if user is None else _check_of(user, check)
-            snapshot = await events.read_snapshot(connection, [check.query()])
+            return user, True, check_of(user, check)
+        user, check, snapshot = await self._lookups.find(check, user)
         pending = self._pending_wallets.others(check)
         try:
             check.decide(snapshot, is_new_user=user is None, pending_wallets=pending)
         except RateLimited:
             # The snapshot is newer than the user's absence: it may count this user's own wallet.
-            if user is not None or not await self._has_row(email_key):
+            if user is not None or not await self._lookups.has_user(email_key):
                 raise
             return await self._find_user(request, check)
         if user is None:
@@ -303,10 +301,6 @@ class EventHandler:
         await self._count(request, check.brand)
         self._known[email_key] = user
         return user, True, check
-
-    async def _has_row(self, email_key: str) -> bool:
-        async with session(self._pool) as connection:
-            return await self._erased.find_user(connection, email_key) is not None
 
     async def _create_user(self, request: EventRequest, check: EventCheck) -> User:
         # Counted before the first await: the next event is decided with this wallet counted.
@@ -384,14 +378,6 @@ class EventHandler:
         if hash_ is None:
             return recorded
         return structs.replace(recorded, transaction_hash=hash_, status="published")
-
-
-def _check_of(user: User, check: EventCheck) -> EventCheck:
-    """The check with the key under which the user's claims are counted."""
-    brand_id, event_type, email_key = check.key
-    if user.email_key == email_key:
-        return check
-    return structs.replace(check, key=(brand_id, event_type, user.email_key))
 
 
 class _PendingWallets:

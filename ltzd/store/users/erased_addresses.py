@@ -7,7 +7,7 @@ sealed with the master key, and inserted by the first erasure.
 
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
@@ -96,32 +96,48 @@ class ErasedAddresses:
 
     async def find_user(self, connection: Connection, email_key: str) -> User | None:
         """The user of an address; if it was erased, `User.email_key` is the erased key."""
-        if self._secret is None:
-            user = await self._find_user_and_secret(connection, email_key)
-        else:
-            user = await users.find(connection, email_key)
-        if user is None and self._secret is not None:
-            user = await users.find(connection, _erased_key(self._secret, email_key))
-        return user
+        return (await self.find_users(connection, [email_key])).get(email_key)
 
-    async def _find_user_and_secret(self, connection: Connection, email_key: str) -> User | None:
+    async def find_users(
+        self, connection: Connection, email_keys: Collection[str]
+    ) -> dict[str, User]:
+        """As `find_user`, of many addresses; those without a user are left out."""
+        found_users: dict[str, User] = {}
+        if self._secret is None:
+            found_users = await self._find_users_and_secret(connection, email_keys)
+        if self._secret is None:
+            return found_users
+        erased = {
+            key: _erased_key(self._secret, key) for key in email_keys if key not in found_users
+        }
+        users_by_key = await users.find(connection, [*erased, *erased.values()])
+        for key, erased_key in erased.items():
+            user = users_by_key.get(key) or users_by_key.get(erased_key)
+            if user is not None:
+                found_users[key] = user
+        return found_users
+
+    async def _find_users_and_secret(
+        self, connection: Connection, email_keys: Collection[str]
+    ) -> dict[str, User]:
         """One statement sees an erasure whole: without the address, but with the secret."""
-        row = await connection.fetchrow(
+        rows = await connection.fetch(
             """
-            SELECT u.id, u.email_key, u.identity_subject, u.wallet, e.key_id, e.sealed
+            SELECT e.key_id, e.sealed, u.id, u.email_key, u.identity_subject, u.wallet
               FROM (SELECT) AS one
-              LEFT JOIN users u ON u.email_key = $1
               LEFT JOIN erasure_keys e ON e.name = $2
+              LEFT JOIN users u ON u.email_key = ANY($1::text[])
             """,
-            email_key,
+            email_keys,
             _NAME,
         )
-        *user, key_id, sealed = row
-        if user[0] is not None:
-            return User(*user)
-        if sealed is not None:
+        found_users = {
+            row["email_key"]: User(*row[2:]) for row in rows if row["email_key"] is not None
+        }
+        key_id, sealed, *_ = rows[0]
+        if sealed is not None and not found_users.keys() >= set(email_keys):
             self._secret = self._sealer.open_erasure_key(sealed, key_id, _NAME)
-        return None
+        return found_users
 
     async def _read(self, connection: Connection) -> bytes | None:
         row = await connection.fetchrow(

@@ -43,11 +43,17 @@ def email_key(email: str) -> str:
     return email.lower()
 
 
-async def find(connection: Connection, key: str) -> User | None:
-    row = await connection.fetchrow(
-        "SELECT id, email_key, identity_subject, wallet FROM users WHERE email_key = $1", key
+async def find(connection: Connection, keys: Collection[str]) -> dict[str, User]:
+    """The users of these keys, by their keys."""
+    rows = await connection.fetch(
+        """
+        SELECT id, email_key, identity_subject, wallet
+          FROM users
+         WHERE email_key = ANY($1::text[])
+        """,
+        keys,
     )
-    return User(*row) if row else None
+    return {row["email_key"]: User(*row) for row in rows}
 
 
 async def without_rows(connection: Connection, keys: Collection[str]) -> set[str]:

@@ -1,7 +1,7 @@
 """The hourly limit of new wallets under concurrent registrations."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytest
 
@@ -124,17 +124,20 @@ async def test_an_event_is_not_refused_for_the_wallet_that_its_own_user_has_just
         a_handler(database_url, sandbox, brand) as handler,
         a_handler(database_url, sandbox, brand) as other,
     ):
-        find_user, searches = handler._erased.find_user, 0
+        erased = handler._lookups._erased
+        find_users, searches = erased.find_users, 0
 
-        async def find_too_early(connection: Connection, email_key: str) -> User | None:
+        async def find_too_early(
+            connection: Connection, email_keys: Collection[str]
+        ) -> dict[str, User]:
             nonlocal searches
             searches += 1
-            user: User | None = await find_user(connection, email_key)
+            found: dict[str, User] = await find_users(connection, email_keys)
             if searches == 1:
                 await other.record(a_request(event_type="form_submit"))
-            return user
+            return found
 
-        monkeypatch.setattr(handler._erased, "find_user", find_too_early)
+        monkeypatch.setattr(erased, "find_users", find_too_early)
         recorded = await handler.record(a_request())
         assert not recorded.wallet_created
 
@@ -144,7 +147,8 @@ async def test_a_user_is_found_whom_another_process_has_just_given_the_last_wall
 ) -> None:
     brand = a_brand(RULE, max_new_wallets_per_hour=1)
     async with a_handler(database_url, sandbox, brand) as handler:
-        find_user, searches = handler._erased.find_user, 0
+        erased = handler._lookups._erased
+        find_user, searches = erased.find_user, 0
 
         async def find_too_early(connection: Connection, email_key: str) -> User | None:
             nonlocal searches
@@ -154,8 +158,8 @@ async def test_a_user_is_found_whom_another_process_has_just_given_the_last_wall
                 await handler.record(a_request())
             return user
 
-        monkeypatch.setattr(handler._erased, "find_user", find_too_early)
-        registration = UserRegistration(handler._pool, handler._identity, handler._erased)
+        monkeypatch.setattr(erased, "find_user", find_too_early)
+        registration = UserRegistration(handler._pool, handler._identity, erased)
         user = await registration.user_of("ann@shop.example", brand)
         assert user.email_key == "ann@shop.example"
         with pytest.raises(RateLimited):
@@ -205,7 +209,7 @@ async def test_a_registration_goes_on_when_its_caller_hangs_up(
     database_url: str, pool: Pool, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with a_handler(database_url, sandbox, limited(FULL, 1)) as handler:
-        registration = UserRegistration(pool, handler._identity, handler._erased)
+        registration = UserRegistration(pool, handler._identity, handler._lookups._erased)
         wallet_of_email = handler._identity.wallet_of_email
         is_asked, may_answer = asyncio.Event(), asyncio.Event()
 

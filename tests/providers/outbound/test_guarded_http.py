@@ -842,6 +842,19 @@ async def test_a_post_that_connects_while_the_client_closes_is_not_sent(keeping:
 # --- TLS ----------------------------------------------------------------------------------------
 
 
+_SIGNS_CERTIFICATES = x509.KeyUsage(
+    key_cert_sign=True,
+    crl_sign=True,
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 class Authority:
     """A certificate authority that is trusted only where a test adds it."""
 
@@ -895,6 +908,8 @@ class Authority:
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(authority), critical=False
             )
         )
+        if is_authority:  # Python 3.13 demands of authorities what RFC 5280 4.2.1.3 does
+            builder = builder.add_extension(_SIGNS_CERTIFICATES, critical=True)
         if host is not None:
             names = x509.SubjectAlternativeName([x509.DNSName(host)])
             builder = builder.add_extension(names, critical=False)

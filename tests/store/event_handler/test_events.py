@@ -95,8 +95,8 @@ async def test_a_written_event_is_in_the_next_snapshot(pool: Pool) -> None:
         )
         reward = await connection.fetchrow("SELECT id, kind, wallet, ltz, seq FROM rewards")
         assert tuple(reward) == (new.event.id, events.EVENT_REWARD, a_wallet(1), 100, None)
-        user = await users.find(connection, KEY[2])
-        assert user == users.User(new.event.user_id, KEY[2], SUBJECT, a_wallet(1))
+        user = users.User(new.event.user_id, KEY[2], SUBJECT, a_wallet(1))
+        assert await users.find(connection, [KEY[2]]) == {KEY[2]: user}
 
 
 async def test_an_event_without_a_reward_queues_no_mint(pool: Pool) -> None:

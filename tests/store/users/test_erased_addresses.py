@@ -13,16 +13,21 @@ from ltzd.store.retention import erasure
 from ltzd.store.users.erased_addresses import ErasedAddresses, is_erased
 from tests.support.rows.core import a_wallet, value
 
-ANN = "ann@shop.example"
+ANN, BOB = "ann@shop.example", "bob@shop.example"
 OLD, NEW = b"\x01" * 32, b"\x02" * 32
 
 
-async def erase(pool: Pool, email: str = ANN, key: bytes = OLD) -> None:
+async def insert(pool: Pool, email: str) -> None:
     async with session(pool) as connection:
         await connection.execute(
             "INSERT INTO users (id, email_key, identity_subject, wallet) VALUES ($1, $2, 'x', $3)",
             *(uuid4(), email, a_wallet(1)),
         )
+
+
+async def erase(pool: Pool, email: str = ANN, key: bytes = OLD) -> None:
+    await insert(pool, email)
+    async with session(pool) as connection:
         await erasure.hide_addresses(connection, ErasedAddresses(Sealer([key])), [email])
 
 
@@ -94,3 +99,27 @@ async def test_the_key_is_never_inserted_in_a_transaction_that_may_be_rolled_bac
         async with transaction(pool) as connection:
             await ErasedAddresses(Sealer([OLD])).prepare(connection)
     assert await value(pool, "SELECT count(*) FROM erasure_keys") == 0
+
+
+async def test_addresses_are_found_together_whether_erased_or_not(pool: Pool) -> None:
+    """As the first look of a process, which does not know the secret yet, and as a later one."""
+    await erase(pool)
+    await insert(pool, BOB)
+    erased = ErasedAddresses(Sealer([OLD]))
+    for _ in range(2):
+        async with session(pool) as connection:
+            found_users = await erased.find_users(connection, {ANN, BOB, "nobody@shop.example"})
+        assert {key: is_erased(user.email_key) for key, user in found_users.items()} == {
+            ANN: True,
+            BOB: False,
+        }
+
+
+async def test_with_another_master_key_whoever_has_the_address_is_found(pool: Pool) -> None:
+    await erase(pool)
+    await insert(pool, BOB)
+    erased = ErasedAddresses(Sealer([NEW]))
+    async with session(pool) as connection:
+        assert await erased.find_user(connection, BOB) is not None
+        with pytest.raises(Misconfigured):
+            await erased.find_users(connection, {ANN, BOB})

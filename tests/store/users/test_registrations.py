@@ -37,7 +37,9 @@ async def test_a_new_user_counts_once_and_only_for_brands_with_a_limit(pool: Poo
     assert await this_hour(pool) == 1
     assert await this_hour(pool, Address(bytes(20))) == 0
     async with session(pool) as connection:
-        assert await users.find(connection, "bob@shop.example") == a_user("bob")
+        assert list((await users.find(connection, ["bob@shop.example"])).values()) == [
+            a_user("bob")
+        ]
 
 
 async def test_a_user_above_the_brands_limit_is_not_written(pool: Pool) -> None:

@@ -21,7 +21,7 @@ async def test_a_user_is_found_by_his_key(pool: Pool) -> None:
     key = users.email_key("Ann@shop.example")
     user = users.User(users.user_id("did:1", key), key, "did:1", a_wallet(5))
     async with session(pool) as connection:
-        assert await users.find(connection, key) is None
+        assert await users.find(connection, [key]) == {}
         await connection.execute(
             "INSERT INTO users (id, email_key, identity_subject, wallet) VALUES ($1, $2, $3, $4)",
             user.id,
@@ -29,4 +29,4 @@ async def test_a_user_is_found_by_his_key(pool: Pool) -> None:
             user.identity_subject,
             user.wallet,
         )
-        assert await users.find(connection, key) == user
+        assert await users.find(connection, [key, "bob@shop.example"]) == {key: user}
