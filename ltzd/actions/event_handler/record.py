@@ -306,16 +306,18 @@ class EventHandler:
         # Counted before the first await: the next event is decided with this wallet counted.
         if check.brand.max_new_wallets_per_hour:
             self._pending_wallets.add(check)
-        has_asked_provider = False
         try:
             await self._count(request, check.brand)
-            has_asked_provider = True
+        except BaseException:
+            self._pending_wallets.remove(check)
+            raise
+        try:
             wallet = await self._identity.wallet_of_email(request.email)
-        except BaseException as error:
-            if has_asked_provider and isinstance(error, asyncio.CancelledError):
-                self._register(request, check)
-            else:
-                self._pending_wallets.remove(check)
+        except asyncio.CancelledError:
+            self._register(request, check)
+            raise
+        except BaseException:
+            self._pending_wallets.remove(check)
             raise
         email_key = check.key[2]
         id_ = users.user_id(wallet.subject, email_key)
