@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ltzd.chain.node.block_refusals import lacks_block, refuses_hash
+from ltzd.chain.node.calls import EXECUTION_CODE
 from ltzd.chain.node.log_entries import LogEntry, log_entries
 from ltzd.chain.node.publish_outcomes import classify_publish_error
 from ltzd.chain.node.refusals import SIZE_KINDS, RefusalKind
@@ -688,7 +689,11 @@ def _revert(answer: Any) -> Revert | None:
 
 def revert_of(error: RpcError) -> Revert:
     """A node's error object as the failure of a call."""
-    reverted = error.code == _REVERTED_CODE or "revert" in error.message.lower()
+    reverted = (
+        error.code == _REVERTED_CODE
+        or (error.code == EXECUTION_CODE and error.data is not None)
+        or "revert" in error.message.lower()
+    )
     return Revert((error.data or b"") if reverted or error.data else None, error.message)
 
 

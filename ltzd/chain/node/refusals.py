@@ -206,10 +206,10 @@ def classify_error(code: int, text: str, data: object = None, method: str = "") 
     its rate or its bytes: other texts are about the transaction.
     """
     text = text[:_TEXT_LENGTH]
-    if code == _REVERTED_CODE or _REVERTED.search(text):
-        return None
     if isinstance(data, str):
         text = f"{text} {data[:_TEXT_LENGTH]}"
+    if code == _REVERTED_CODE or _REVERTED.search(text):
+        return None
     if method == "eth_sendRawTransaction":
         refusal = _batch_refusal(text) or _byte_refusal(text)
         return refusal or _rate_refusal(code, text, data)
