@@ -79,6 +79,29 @@ async def test_a_receipt_without_a_block_is_none() -> None:
         assert await Node(rpc).receipts([PARENT]) == [None]
 
 
+@pytest.mark.parametrize(
+    ("text", "is_answer"),
+    [("transaction indexing is in progress", True), ("internal error", False)],
+)
+async def test_a_node_that_still_indexes_shows_the_receipts_that_it_has(
+    text: str, is_answer: bool
+) -> None:
+    def respond(request: Any) -> object:
+        unindexed, known, absent = request
+        return [error(unindexed, text), result(known, A_RECEIPT), result(absent, None)]
+
+    hashes = [HASH, PARENT, HASH]
+    async with a_server(respond) as rpc:
+        if is_answer:
+            (receipt,) = await Node(rpc).known_receipts(hashes)
+            assert receipt.transaction_hash == PARENT
+        else:
+            with pytest.raises(NodeUnavailable, match=text):
+                await Node(rpc).known_receipts(hashes)
+        with pytest.raises(NodeUnavailable, match=text):
+            await Node(rpc).receipts(hashes)
+
+
 async def test_a_receipt_tells_where_and_how_a_call_ended() -> None:
     async with a_server(always(A_RECEIPT)) as rpc:
         assert await Node(rpc).receipts([PARENT]) == [
