@@ -387,6 +387,11 @@ async def session(pool: Pool) -> AsyncIterator[Connection]:
         connection = await pool.take()
         try:
             yield connection
+        except asyncpg.ReadOnlySQLTransactionError:
+            # A standby: after a failover a new connection may lead to the primary, and this one,
+            # which a busy pool would use for ever, never will.
+            connection.terminate()
+            raise
         finally:
             await pool.give_back(connection)
     except LOST as error:
