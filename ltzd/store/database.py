@@ -65,6 +65,9 @@ LOST: tuple[type[BaseException], ...] = (
     asyncpg.InternalClientError,
     # The process stood still in the middle of a database transaction.
     asyncpg.IdleInTransactionSessionTimeoutError,
+    # An administrator's `lock_timeout` and `transaction_timeout`.
+    asyncpg.LockNotAvailableError,
+    asyncpg.TransactionTimeoutError,
 )
 """asyncpg's errors when the server is gone, stopping or full, or asks for a retry."""
 

@@ -232,6 +232,33 @@ async def test_a_connection_to_a_server_that_takes_no_writes_is_replaced(
         await owner.close()
 
 
+async def test_a_lock_that_is_not_free_in_the_servers_time_is_unavailable(pool: Pool) -> None:
+    """Administrators set `lock_timeout` for a user or a database."""
+    async with session(pool) as connection:
+        await connection.execute("CREATE TABLE contested (n int)")
+
+    async def read() -> None:
+        async with transaction(pool) as waiting:
+            await waiting.execute("SET LOCAL lock_timeout = '1ms'")
+            await waiting.fetch("SELECT * FROM contested")
+
+    async with transaction(pool) as holder:
+        await holder.execute("LOCK TABLE contested")
+        with pytest.raises(DatabaseUnavailable, match="55P03"):
+            await read()
+
+
+async def test_a_database_transaction_that_lasts_too_long_for_the_server_is_unavailable(
+    pool: Pool,
+) -> None:
+    """PostgreSQL 17 and later have `transaction_timeout`."""
+    with pytest.raises(DatabaseUnavailable, match="transaction timeout"):
+        async with session(pool):
+            raise asyncpg.TransactionTimeoutError(
+                "terminating connection due to transaction timeout"
+            )
+
+
 async def test_a_programming_error_is_not_reported_as_a_lost_database(pool: Pool) -> None:
     with pytest.raises(asyncpg.UndefinedTableError):
         async with transaction(pool) as connection:
