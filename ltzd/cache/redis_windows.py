@@ -20,8 +20,8 @@ from ltzd.concurrency.futures import complete
 from ltzd.errors import Misconfigured
 
 PREFIX = b"ltzd:rl:"
-_PROBE = PREFIX + b"probe"
-"""A key that is never set."""
+_PROBES = (PREFIX + b"probe|1", PREFIX + b"probe|2")
+"""Keys that are never set. A Redis Cluster keeps them in two slots, as it does most windows."""
 CONNECTIONS = 16
 
 _ALONE = 2
@@ -58,6 +58,12 @@ end
 return existing
 """
 
+_PROBE_SCRIPT = """
+for _, key in ipairs(KEYS) do
+    redis.call('SET', key, '', 'XX')
+end
+"""
+
 
 class RedisWindows:
     """Connects at the first call. Raises Misconfigured for an invalid URL.
@@ -71,17 +77,19 @@ class RedisWindows:
         self._redis: Any = Redis.from_pool(_pool(url))
         self._hit_script = self._redis.register_script(_HIT_SCRIPT)
         self._claim_script = self._redis.register_script(_CLAIM_SCRIPT)
+        self._probe_script = self._redis.register_script(_PROBE_SCRIPT)
         self._hits: Batcher[_Hit, WindowCount] = Batcher(self._hit_all)
         self._under_way = 0
 
     async def ping(self) -> None:
-        """Ask for a write that needs memory, as a hit does.
+        """Run a script that writes two keys and needs memory, as hits do.
 
-        A replica that is not promoted answers PING, and a Redis whose memory is full deletes keys,
-        but both refuse every hit.
+        A replica that is not promoted answers PING, a Redis whose memory is full deletes keys, and
+        a user without the right to scripts sets them, but all of them refuse every hit. A Redis
+        Cluster refuses most.
         """
         async with asyncio.timeout(self._timeout_seconds):
-            await self._redis.set(_PROBE, b"", xx=True)
+            await self._run(self._probe_script, _PROBES, [])
 
     async def hit(self, name: bytes, seconds: int) -> WindowCount:
         self._under_way += 1

@@ -302,8 +302,9 @@ class HttpPolicy:
     """For a whole body to arrive: Sanic's own timeout restarts with every byte."""
     max_connections: int = 16_384
     """Connections that are open at once; the limit of open files may allow fewer."""
-    grace_seconds: float = 6.0
-    """How long a stopping server waits for requests in flight."""
+    grace_seconds: float = 70.0
+    """How long a stopping server waits for requests in flight: longer than a relay or a redemption
+    waits for its block."""
     proxies: Proxies = NO_PROXIES
     requires_https: bool = True
     """Refuse a request that reached a trusted proxy over plain HTTP. False in dev mode."""

@@ -73,7 +73,7 @@ class ReceiptReader:
     ) -> list[Receipt | Absence]:
         """For each transaction the receipt of the attempt that has one. Raises NodeUnavailable."""
         hashes = [hash_ for tx in batch for hash_ in tx.hashes]
-        shown = [receipt for receipt in await view.node.receipts(hashes) if receipt is not None]
+        shown = await view.node.known_receipts(hashes)
         canonical = await self._canonical(view, shown)
         nonces = {hash_: tx.nonce for tx in batch for hash_ in tx.hashes}
         believed = await self._believed(view, canonical, nonces, final_number)

@@ -154,11 +154,11 @@ class BackgroundMigrations:
     ) -> bool:
         try:
             await step.run(connection, migration.table)
-        except database.LOST:
-            raise
         except asyncpg.LockNotAvailableError:
             await self._sleep(_BUSY_SECONDS)
             return False
+        except database.LOST:
+            raise
         except asyncpg.PostgresError as error:
             text = f"{error.sqlstate} {getattr(error, 'constraint_name', None) or ''}".strip()
             log.error("background_migrations.failed", migration=migration.name, reason=text)

@@ -65,6 +65,9 @@ LOST: tuple[type[BaseException], ...] = (
     asyncpg.InternalClientError,
     # The process stood still in the middle of a database transaction.
     asyncpg.IdleInTransactionSessionTimeoutError,
+    # An administrator's `lock_timeout` and `transaction_timeout`.
+    asyncpg.LockNotAvailableError,
+    asyncpg.TransactionTimeoutError,
 )
 """asyncpg's errors when the server is gone, stopping or full, or asks for a retry."""
 
@@ -387,6 +390,11 @@ async def session(pool: Pool) -> AsyncIterator[Connection]:
         connection = await pool.take()
         try:
             yield connection
+        except asyncpg.ReadOnlySQLTransactionError:
+            # A standby: after a failover a new connection may lead to the primary, and this one,
+            # which a busy pool would use for ever, never will.
+            connection.terminate()
+            raise
         finally:
             await pool.give_back(connection)
     except LOST as error:

@@ -580,6 +580,9 @@ async def test_the_state_of_redis_is_known_without_any_request(redis: RedisServe
     [
         pytest.param("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", id="a-replica"),
         pytest.param("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", id="full"),
+        pytest.param(
+            "ACL SETUSER default -evalsha", "ACL SETUSER default +evalsha", id="no-rights"
+        ),
     ],
 )
 async def test_a_redis_that_answers_and_takes_no_hit_counts_as_away(
@@ -607,3 +610,34 @@ async def test_a_redis_that_answers_and_takes_no_hit_counts_as_away(
         finally:
             await client.execute_command(*accept.split())
             watching.cancel()
+
+
+async def test_a_node_of_a_redis_cluster_counts_as_away() -> None:
+    """A cluster counts some hits and refuses others."""
+    async with a_redis_server() as redis:
+        await redis.stop()
+        with (redis.folder / "redis" / "redis.conf").open("a") as configuration:
+            configuration.write("cluster-enabled yes\n")
+        await redis.start()
+        async with (
+            redis.client() as client,
+            RateLimits(redis.url, timeout_seconds=PATIENT) as limits,
+        ):
+            await client.execute_command("CLUSTER", "ADDSLOTS", *range(16_384))
+
+            async def has_all_slots() -> bool:
+                return b"cluster_state:ok" in await client.execute_command("CLUSTER", "INFO")
+
+            await until(has_all_slots)
+            with capture_logs() as logs:
+                watching = asyncio.create_task(limits.watch(SOON))
+                before = value("ltzd_cache_redis_errors_total")
+
+                async def has_failed_often() -> bool:
+                    await hits(limits, 20, "a caller")
+                    return value("ltzd_cache_redis_errors_total") > before + 5
+
+                await until(has_failed_often)
+                watching.cancel()
+            assert limits.is_redis_away
+            assert [line for line in logs if line["event"] == "redis.back"] == []

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from ltzd.daemon.settings.settings import HttpSettings
+from ltzd.http.services import HttpPolicy
 from tests.support.tools import systemd_analyze_path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -162,10 +164,19 @@ async def test_a_unit_leaves_little_open_to_an_attacker(unit: str) -> None:
     assert float(exposure[1]) <= MAX_EXPOSURE
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_a_stop_leaves_time_for_open_requests(unit: str) -> None:
-    (seconds,) = re.findall(r"TimeoutStopSec=(\d+)", (CONFIG / "systemd" / unit).read_text())
-    assert int(seconds) >= 60
+@pytest.mark.parametrize(
+    ("file", "setting"),
+    [
+        *((f"systemd/{unit}", "TimeoutStopSec=") for unit in UNITS),
+        ("kubernetes/ltzd.yaml", "terminationGracePeriodSeconds: "),
+        ("container/compose.yaml", "may wait for a block.*\\n  stop_grace_period: "),
+    ],
+)
+def test_a_stop_leaves_time_for_open_requests(file: str, setting: str) -> None:
+    times = re.findall(setting + r"(\d+)", (CONFIG / file).read_text())
+    assert times
+    stop_seconds = HttpSettings().drain_seconds + HttpPolicy().grace_seconds
+    assert all(int(seconds) >= stop_seconds + 10 for seconds in times)
 
 
 def test_every_role_has_an_admin_port_of_its_own() -> None:

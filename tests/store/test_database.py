@@ -193,6 +193,72 @@ async def test_a_retryable_conflict_is_unavailable(pool: Pool) -> None:
     assert await value(pool, "SELECT n FROM contested") == 1
 
 
+@pytest.mark.parametrize("opened", [session, transaction, nested])
+async def test_a_connection_to_a_server_that_takes_no_writes_is_replaced(
+    database_url: str,
+    databases: Databases,
+    opened: Callable[[Pool], AbstractAsyncContextManager[Connection]],
+) -> None:
+    """After a failover the name of the primary may lead to a standby for a while."""
+    owner = await database.connect(database_url, "test")
+    await owner.execute("CREATE DATABASE moved TEMPLATE template0")
+    moved = await database.connect(databases.url_of("moved"), "test")
+    await moved.execute("CREATE TABLE written (number int)")
+    await owner.execute("ALTER DATABASE moved SET default_transaction_read_only = on")
+    pool = await database.open_pool(databases.url_of("moved"), size=2)
+
+    async def write() -> None:
+        async with opened(pool) as connection:
+            await connection.execute("INSERT INTO written VALUES (1)")
+
+    try:
+        with pytest.raises(DatabaseUnavailable, match="25006"):
+            await write()
+        await owner.execute("ALTER DATABASE moved RESET default_transaction_read_only")
+
+        async def is_written() -> bool:
+            try:
+                await write()
+            except DatabaseUnavailable:
+                return False
+            return True
+
+        await until(is_written)
+        assert await moved.fetchval("SELECT count(*) FROM written") == 1
+    finally:
+        pool.terminate()
+        await moved.close()
+        await owner.execute("DROP DATABASE moved WITH (FORCE)")
+        await owner.close()
+
+
+async def test_a_lock_that_is_not_free_in_the_servers_time_is_unavailable(pool: Pool) -> None:
+    """Administrators set `lock_timeout` for a user or a database."""
+    async with session(pool) as connection:
+        await connection.execute("CREATE TABLE contested (n int)")
+
+    async def read() -> None:
+        async with transaction(pool) as waiting:
+            await waiting.execute("SET LOCAL lock_timeout = '1ms'")
+            await waiting.fetch("SELECT * FROM contested")
+
+    async with transaction(pool) as holder:
+        await holder.execute("LOCK TABLE contested")
+        with pytest.raises(DatabaseUnavailable, match="55P03"):
+            await read()
+
+
+async def test_a_database_transaction_that_lasts_too_long_for_the_server_is_unavailable(
+    pool: Pool,
+) -> None:
+    """PostgreSQL 17 and later have `transaction_timeout`."""
+    with pytest.raises(DatabaseUnavailable, match="transaction timeout"):
+        async with session(pool):
+            raise asyncpg.TransactionTimeoutError(
+                "terminating connection due to transaction timeout"
+            )
+
+
 async def test_a_programming_error_is_not_reported_as_a_lost_database(pool: Pool) -> None:
     with pytest.raises(asyncpg.UndefinedTableError):
         async with transaction(pool) as connection:

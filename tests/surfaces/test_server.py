@@ -10,7 +10,9 @@ import pytest
 import pytest_asyncio
 from sanic.router import Router
 
+from ltzd.actions.relayer.relayer import RelayPolicy
 from ltzd.errors import Misconfigured
+from ltzd.http import server
 from ltzd.http.app import build_app
 from ltzd.http.server import listen, serve
 from ltzd.http.services import HttpPolicy
@@ -340,6 +342,37 @@ async def test_stopping_lets_a_request_finish_and_takes_no_new_ones() -> None:
             assert answer.status == 200
             assert answer.headers["Connection"] == "close"
         await asyncio.wait_for(server, 2)
+
+
+async def test_stopping_waits_for_a_request_that_waits_for_a_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passed = 0.0
+    looks: list[float] = []
+
+    def clock() -> float:
+        looks.append(passed)
+        return passed
+
+    monkeypatch.setattr(server, "loop_time", clock)
+    events = FakeEvents(gate=asyncio.Event())
+    stop = asyncio.Event()
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    app = an_app(events, HttpPolicy())
+    serving = asyncio.create_task(serve(app, "127.0.0.1", 0, stop, on_listening=port.set_result))
+    url = f"http://127.0.0.1:{await port}/service-api/manual-event"
+    async with aiohttp.ClientSession() as client:
+        call = asyncio.create_task(client.post(url, json=an_event()))
+        await until(lambda: _is(bool(events.requests)))
+        stop.set()
+        await until(lambda: _refuses(port.result()))
+        passed = RelayPolicy().wait_seconds
+        await until(lambda: _is(looks.count(passed) > 1 or serving.done()))
+        assert events.gate is not None
+        events.gate.set()
+        async with await call as answer:
+            assert answer.status == 200
+        await serving
 
 
 async def test_stopping_waits_no_longer_than_its_grace() -> None:

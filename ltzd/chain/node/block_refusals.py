@@ -1,6 +1,6 @@
 """Tells from a node's error whether it lacks a block, or cannot read by a block's hash (EIP-1898).
 
-tests/chain/node/test_block_refusals.py has the texts by client.
+tests/chain/node/test_reads_by_hash.py has the texts by client.
 """
 
 import re
@@ -13,6 +13,8 @@ _NO_BLOCK = re.compile(
     "|block (.* )?not found"
     "|unknown (block|header)"
     "|block does ?n[o']t exist"
+    "|could not be found"
+    "|no state available for block"
     "|(not|non)[ -](currently )?canonical"
     "|resource not found",
     re.IGNORECASE,

@@ -1,5 +1,6 @@
 """JSON-RPC's envelopes: calls, and what a node's reply to a call says."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -12,8 +13,18 @@ RpcCall: TypeAlias = tuple[str, Sequence[object]]
 PUBLISH: Final = "eth_sendRawTransaction"
 LOGS: Final = "eth_getLogs"
 
+EXECUTION_CODE: Final = -32015
+"""Nethermind's code of a call that failed in the EVM, by a revert or otherwise."""
+
 _TEXT_LENGTH: Final = 1_000
 """Characters of an error text that are kept: its length is the node's choice."""
+
+_HEX = r"0x(?:[0-9a-f]{2})*"
+_REVERT_DATA = re.compile(
+    rf"(?:err: )?(?:revert(?:ed)?\b(?: ({_HEX})\b)?|({_HEX})\b)", re.IGNORECASE
+)
+"""Revert data, as Nethermind writes it, too: `Reverted 0x…` or `err: 0x… (supplied gas 1)`. A
+revert without data, or with a text in its place, is `revert` or `Reverted …`."""
 
 
 class RpcError(LtzdError):
@@ -93,18 +104,17 @@ def _rpc_error(
 ) -> RpcError:
     data = error.get("data") if error else None
     refusal = classify_error(code, text, data, method)
+    revert_data = _revert_data(data)
+    if revert_data is None and code == EXECUTION_CODE:
+        revert_data = _revert_data(text)  # Nethermind's answer to eth_estimateGas.
     for secret in secrets:  # Before the cut, which might leave a part of a secret.
         text = text.replace(secret, "…")
-    return RpcError(code, text[:_TEXT_LENGTH], _revert_data(data), refusal)
+    return RpcError(code, text[:_TEXT_LENGTH], revert_data, refusal)
 
 
 def _revert_data(data: Any) -> bytes | None:
     """Nodes put revert data in `data`, or one level deeper."""
     if isinstance(data, dict):
         data = data.get("data")
-    if isinstance(data, str) and data.startswith("0x"):
-        try:
-            return bytes.fromhex(data[2:])
-        except ValueError:
-            return None
-    return None
+    match = _REVERT_DATA.match(data) if isinstance(data, str) else None
+    return None if match is None else bytes.fromhex((match[1] or match[2] or "0x")[2:])

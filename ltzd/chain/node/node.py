@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ltzd.chain.node.block_refusals import lacks_block, refuses_hash
+from ltzd.chain.node.calls import EXECUTION_CODE
 from ltzd.chain.node.log_entries import LogEntry, log_entries
 from ltzd.chain.node.publish_outcomes import classify_publish_error
 from ltzd.chain.node.refusals import SIZE_KINDS, RefusalKind
@@ -88,6 +89,7 @@ class Revert:
 _OUT_OF_GAS = re.compile(r"out\s?of\s?gas|gas required exceeds|intrinsic gas", re.IGNORECASE)
 _REVERTED_CODE = 3
 """geth's code of `execution reverted`, which other clients use too."""
+_UNINDEXED = "transaction indexing is in progress"
 
 _MARKET: Sequence[RpcCall] = (
     ("eth_feeHistory", ("0x1", "latest", [])),
@@ -384,10 +386,21 @@ class Node:
         return traits.is_anvil
 
     async def receipts(self, hashes: Sequence[Hash32]) -> list[Receipt | None]:
-        answers = await self._rpc.batch(
+        return [_receipt(_checked(answer)) for answer in await self._receipts(hashes)]
+
+    async def known_receipts(self, hashes: Sequence[Hash32]) -> list[Receipt]:
+        """The receipts that the node has now.
+
+        A missing one may be that of an old block, if the node has not indexed all blocks yet.
+        """
+        answers = [each for each in await self._receipts(hashes) if not _is_unindexed(each)]
+        receipts = [_receipt(_checked(answer)) for answer in answers]
+        return [receipt for receipt in receipts if receipt is not None]
+
+    async def _receipts(self, hashes: Sequence[Hash32]) -> list[Any]:
+        return await self._rpc.batch(
             [("eth_getTransactionReceipt", (hex_of(hash_),)) for hash_ in hashes]
         )
-        return [_receipt(_checked(answer)) for answer in answers]
 
     async def nonce(self, wallet: Address, at: BlockRef = "latest") -> int:
         """The number of transactions of `wallet` up to a block, or `pending`."""
@@ -688,7 +701,11 @@ def _revert(answer: Any) -> Revert | None:
 
 def revert_of(error: RpcError) -> Revert:
     """A node's error object as the failure of a call."""
-    reverted = error.code == _REVERTED_CODE or "revert" in error.message.lower()
+    reverted = (
+        error.code == _REVERTED_CODE
+        or (error.code == EXECUTION_CODE and error.data is not None)
+        or "revert" in error.message.lower()
+    )
     return Revert((error.data or b"") if reverted or error.data else None, error.message)
 
 
@@ -696,6 +713,11 @@ def _checked(answer: Any) -> Any:
     if isinstance(answer, RpcError):
         raise _unavailable(answer) from answer
     return answer
+
+
+def _is_unindexed(answer: Any) -> bool:
+    """geth's answer for a transaction that it does not find, until all blocks are indexed."""
+    return isinstance(answer, RpcError) and _UNINDEXED in answer.message
 
 
 def is_too_large(error: RpcError) -> bool:

@@ -139,7 +139,7 @@ _BEHIND = _any_of(
     r"unknown block",
     r"block (?:\S{1,70} )?(?:was |is )?not found",
     r"could not find block",
-    r"cannot be found",
+    r"(?:cannot|could not) be found",
     r"block ?out ?of ?range",
     r"latest block number is",
     r"greater than (?:the )?latest",
@@ -148,7 +148,8 @@ _BEHIND = _any_of(
     r"unfinalized data",
     r"not (?:currently )?canonical",
     r"missing trie node",
-    r"(?:world )?state (?:\S{1,70} )?(?:is )?(?:unavailable|not available|pruned)",
+    r"(?:world )?state (?:at block )?(?:\S{1,70} )?(?:is )?(?:unavailable|not available|pruned)",
+    r"no state available",
     r"historical state",
 )
 _UNSUPPORTED = _any_of(
@@ -205,10 +206,10 @@ def classify_error(code: int, text: str, data: object = None, method: str = "") 
     its rate or its bytes: other texts are about the transaction.
     """
     text = text[:_TEXT_LENGTH]
-    if code == _REVERTED_CODE or _REVERTED.search(text):
-        return None
     if isinstance(data, str):
         text = f"{text} {data[:_TEXT_LENGTH]}"
+    if code == _REVERTED_CODE or _REVERTED.search(text):
+        return None
     if method == "eth_sendRawTransaction":
         refusal = _batch_refusal(text) or _byte_refusal(text)
         return refusal or _rate_refusal(code, text, data)

@@ -127,7 +127,8 @@ async def test_an_erasure_does_not_wait_for_a_long_writer(pool: Pool, database_u
     async with another_process(database_url) as other, session(other) as busy:
         await busy.execute("BEGIN")
         await busy.execute("LOCK TABLE event_claims IN ROW EXCLUSIVE MODE")
-        with pytest.raises(asyncpg.LockNotAvailableError):
-            await hide(pool)
+        async with session(pool) as connection:
+            with pytest.raises(asyncpg.LockNotAvailableError):
+                await erasure.hide_addresses(connection, ErasedAddresses(SEALER), [KEY])
         await busy.execute("ROLLBACK")
     assert await hide(pool) == ErasedRows(users=0, claims=0, members=0, accounts=0, proofs=0)

@@ -79,6 +79,29 @@ async def test_a_receipt_without_a_block_is_none() -> None:
         assert await Node(rpc).receipts([PARENT]) == [None]
 
 
+@pytest.mark.parametrize(
+    ("text", "is_answer"),
+    [("transaction indexing is in progress", True), ("internal error", False)],
+)
+async def test_a_node_that_still_indexes_shows_the_receipts_that_it_has(
+    text: str, is_answer: bool
+) -> None:
+    def respond(request: Any) -> object:
+        unindexed, known, absent = request
+        return [error(unindexed, text), result(known, A_RECEIPT), result(absent, None)]
+
+    hashes = [HASH, PARENT, HASH]
+    async with a_server(respond) as rpc:
+        if is_answer:
+            (receipt,) = await Node(rpc).known_receipts(hashes)
+            assert receipt.transaction_hash == PARENT
+        else:
+            with pytest.raises(NodeUnavailable, match=text):
+                await Node(rpc).known_receipts(hashes)
+        with pytest.raises(NodeUnavailable, match=text):
+            await Node(rpc).receipts(hashes)
+
+
 async def test_a_receipt_tells_where_and_how_a_call_ended() -> None:
     async with a_server(always(A_RECEIPT)) as rpc:
         assert await Node(rpc).receipts([PARENT]) == [
@@ -376,6 +399,37 @@ async def test_where_no_tip_is_suggested_it_is_the_rest_of_the_gas_price(
         ({"code": -32000, "message": "VM execution error: revert"}, b""),
         ({"code": -32015, "message": "VM execution error", "data": "0x02"}, b"\x02"),
         ({"code": -32000, "message": "VM error", "data": {"data": "0x03"}}, b"\x03"),
+        # Nethermind's, by version.
+        ({"code": -32015, "message": "VM execution error.", "data": "Reverted 0x04"}, b"\x04"),
+        ({"code": -32015, "message": "VM execution error.", "data": "Reverted 0x"}, b""),
+        ({"code": -32015, "message": "VM execution error.", "data": "revert"}, b""),
+        ({"code": -32015, "message": "VM execution error.", "data": "revert: no funds"}, b""),
+        (
+            {
+                "code": -32015,
+                "message": "VM execution error.",
+                "data": "err: 0x05 (supplied gas 36000000)",
+            },
+            b"\x05",
+        ),
+        (
+            {
+                "code": -32015,
+                "message": "VM execution error.",
+                "data": "err: revert (supplied gas 36000000)",
+            },
+            b"",
+        ),
+        ({"code": -32015, "message": "Reverted 0x06"}, b"\x06"),
+        (
+            {
+                "code": -32015,
+                "message": "VM execution error.",
+                "data": "err: out of gas (supplied gas 36000000)",
+            },
+            None,
+        ),
+        ({"code": -32015, "message": "VM execution error.", "data": "OutOfGas"}, None),
         # The node's own error says nothing about the call.
         ({"code": -32000, "message": "out of gas"}, None),
         ({"code": -32603, "message": "internal error"}, None),

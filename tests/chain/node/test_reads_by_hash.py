@@ -66,6 +66,32 @@ async def test_a_block_that_a_reorg_removed_has_no_answers(reads_by_hash: bool) 
         assert refusal.value.kind == "behind"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{hex_of(A_HEAD.hash)} could not be found",
+        f"No state available for block {A_HEAD.number} ({hex_of(A_HEAD.hash)})",
+    ],
+)
+async def test_a_nethermind_node_that_lacks_the_block_shows_no_revert(text: str) -> None:
+    def respond(request: Any) -> object:
+        if isinstance(request, list):
+            return [respond(each) for each in request]
+        return error(request, text, -32001)
+
+    async with a_server(respond) as rpc:
+        node = Node(rpc)
+        for read in (
+            lambda: node.views([(LTZ_AT, b"")], A_HEAD),
+            lambda: node.simulate(LTZ_AT, [b"", b""], MINTER.address, at=A_HEAD),
+            lambda: node.simulate_call(LTZ_AT, b"", MINTER.address, at=A_HEAD),
+            lambda: node.estimate_gas(LTZ_AT, b"", MINTER.address, A_HEAD),
+        ):
+            with pytest.raises(NodeUnavailable) as refusal:
+                await read()
+            assert refusal.value.kind == "behind"
+
+
 async def test_a_node_without_eip_1898_is_asked_by_hash_only_once() -> None:
     fake = FakeNode()
     fake.reads_by_hash = False
@@ -127,6 +153,8 @@ def test_texts_that_refuse_a_hash(code: int, text: str) -> None:
         "Unknown block",
         "requested block is not canonical",
         "Resource not found.",
+        f"{hex_of(bytes(32))} could not be found",
+        f"No state available for block 16 ({hex_of(bytes(32))})",
     ],
 )
 def test_texts_of_a_node_that_lacks_the_block(text: str) -> None:

@@ -250,6 +250,16 @@ CALLS: list[tuple[str, int, str, Any, Refusal]] = [
         None,
         Refusal(BEHIND),
     ),
+    ("Nethermind by hash", -32001, f"0x{'ab' * 32} could not be found", None, Refusal(BEHIND)),
+    ("Nethermind by height", -32000, "4294967295 could not be found", None, Refusal(BEHIND)),
+    (
+        "Nethermind, pruned",
+        -32002,
+        f"No state available for block 16 (0x{'ab' * 32})",
+        None,
+        Refusal(BEHIND),
+    ),
+    ("reth, pruned", -32603, "state at block #49871645 is pruned", None, Refusal(BEHIND)),
     ("reth", -32001, "block not found: hash 0x" + "ab" * 32, None, Refusal(BEHIND)),
     ("Erigon", -32000, "block 0x1bcd not found", None, Refusal(BEHIND)),
     (

@@ -11,6 +11,7 @@ import pytest_asyncio
 from msgspec import structs
 from structlog.testing import capture_logs
 
+from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.signing import Signer
 from ltzd.operator import settlement
 from ltzd.operator.policy import LanePolicy
@@ -359,6 +360,28 @@ async def all_sent(world: RelayWorld) -> bool:
 
 
 # --- reorgs, reverts, foreign transactions --------------------------------------------------
+
+
+async def test_a_node_that_still_indexes_old_transactions_confirms_new_ones(
+    world: RelayWorld,
+) -> None:
+    """geth answers so for a transaction that is in no block, while its index is incomplete."""
+    async with world.relaying(PATIENT):
+        await world.ask(2)
+        await world.settled("published", "published")
+        _, pending = world.node.sent()
+        world.node.forged_receipts[pending.hash] = RpcError(
+            -32000, "transaction indexing is in progress"
+        )
+        del world.node.pool[pending.hash]
+        world.node.mine()
+        await world.relays_are("mined", "sent")
+
+        del world.node.forged_receipts[pending.hash]
+        world.node.pool[pending.hash] = pending
+        world.node.mine()
+        await world.relays_are("mined", "mined")
+    await world.executed_in_order()
 
 
 @pytest.mark.parametrize("forgets", [False, True], ids=["in the pool", "forgotten"])
