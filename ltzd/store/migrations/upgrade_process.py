@@ -34,6 +34,7 @@ async def upgrade_in_child(url: str) -> None:
     # The URL may hold a password, which command lines and environments would show.
     child = await asyncio.create_subprocess_exec(
         sys.executable,
+        "-P",  # no modules from the working directory, which may hold another version's
         "-m",
         "ltzd.store.migrations.upgrades",
         stdin=asyncio.subprocess.PIPE,

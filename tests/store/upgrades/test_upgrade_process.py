@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, MutableMapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -50,6 +51,20 @@ async def revision(url: str) -> str | None:
 
 
 async def test_a_child_upgrades_the_schema(empty_url: str) -> None:
+    await database.migrate(empty_url, in_child=True)
+
+    assert await revision(empty_url) == known_revisions()[-1]
+
+
+async def test_the_child_is_this_program_whatever_the_working_directory_holds(
+    empty_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkout of another version has a folder `ltzd`, too."""
+    (tmp_path / "ltzd").mkdir()
+    (tmp_path / "ltzd/__init__.py").write_text('raise SystemExit("another program")')
+    (tmp_path / "alembic.py").write_text('raise SystemExit("another program")')
+    monkeypatch.chdir(tmp_path)
+
     await database.migrate(empty_url, in_child=True)
 
     assert await revision(empty_url) == known_revisions()[-1]
