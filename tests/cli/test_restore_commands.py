@@ -119,6 +119,22 @@ def test_the_next_command_names_the_files_of_this_one(
     assert target_options(Path(data_dir), None if config is None else Path(config)) == options
 
 
+UNDONE = "are undone in it, such as retired wallets, revoked keys of brands, pauses and erasures"
+"""A copy lets the thief of a key in again, whom people had locked out after it was made."""
+
+
+async def test_a_copy_undoes_what_people_have_decided_since(world: World, cli: Cli) -> None:
+    await world.queue(1)
+    async with world.serving():
+        await world.settled("published")
+    whole = await cli("restore", "check")
+    await lose_the_last_commits(world)
+    world.node.mine(takes_pool=True)
+    older = await cli("restore", "check")
+    assert (whole.code, UNDONE in whole.out) == (0, False)
+    assert (older.code, UNDONE in older.out) == (1, True)
+
+
 async def test_apply_lets_a_restored_database_continue_and_says_so(world: World, cli: Cli) -> None:
     await world.queue(3)
     async with world.serving():
@@ -131,6 +147,7 @@ async def test_apply_lets_a_restored_database_continue_and_says_so(world: World,
         assert f"The mint lane of {WALLET} continues at nonce 1; it was at 0." in done.out
         assert "References continue at 256; they were at 0." in done.out
         assert "nothing needs a restart" in done.out
+        assert UNDONE in done.out
     done = await cli("restore", "apply", "--json")
     assert done.json["resumed"] == []
     world.node.mines_at_once = True

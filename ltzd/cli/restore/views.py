@@ -13,6 +13,12 @@ _WAITING = (
     "read the blocks of that moment, and ten seconds have passed (`comparing` in `ltzd status`)."
 )
 
+_UNDONE = (
+    "If this database is an older copy, decisions of people from after the copy are undone in it, "
+    "such as retired wallets, revoked keys of brands, pauses and erasures. Repeat them "
+    "(docs/operations.md, Restoring a backup)."
+)
+
 
 def as_object(comparison: Comparison) -> dict[str, Any]:
     mints = comparison.mints
@@ -82,6 +88,8 @@ def lines(comparison: Comparison, options: str) -> Iterator[str]:
     if comparison.must_apply:
         yield f"To do: `ltzd restore apply{options}`. It may run beside ltzd, and may be repeated."
         yield f"  {_WAITING}"
+        if any(lane.is_ahead for lane in comparison.lanes):
+            yield f"  {_UNDONE}"
     else:
         yield "Nothing to do: the database knows all that its wallets have done."
 
@@ -186,6 +194,7 @@ def applied_lines(
         yield f"{applied.released} rewards are queued again, for new references."
     if applied.resumed:
         yield _WAITING
+        yield _UNDONE
         yield "Running processes follow within seconds; nothing needs a restart."
     for lane in applied.held_back:
         assert lane.record is not None, "only known lanes are compared"
