@@ -5,12 +5,16 @@ import shlex
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from ltzd.chain.signing import Signer, UnsignedTransaction
 from ltzd.cli.options import target_options
+from ltzd.errors import NodeUnavailable
+from ltzd.operator import restoring
+from ltzd.operator.restoring import Applied, Comparison
 from ltzd.rules.operator.fees import GWEI
 from ltzd.store.database import session
 from ltzd.values import checksummed, hex_of
@@ -154,6 +158,36 @@ async def test_apply_lets_a_restored_database_continue_and_says_so(world: World,
     async with world.serving():
         await world.minted()
     assert world.node.minted() == Counter(await world.references())
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_apply_tells_its_changes_though_the_nodes_answer_no_more(
+    world: World, cli: Cli, monkeypatch: pytest.MonkeyPatch, *, as_json: bool
+) -> None:
+    await world.queue(1)
+    async with world.serving():
+        await world.settled("published")
+    await lose_the_last_commits(world)
+    world.node.mine(takes_pool=True)
+    apply = restoring.apply
+
+    async def no_node(*_: Any) -> Comparison:
+        raise NodeUnavailable("No node shows its newest block")
+
+    async def apply_and_lose_the_nodes(*arguments: Any) -> Applied:
+        applied = await apply(*arguments)
+        monkeypatch.setattr(restoring, "compare", no_node)
+        return applied
+
+    monkeypatch.setattr(restoring, "apply", apply_and_lose_the_nodes)
+    done = await cli("restore", "apply", *(["--json"] if as_json else []))
+    assert done.code == 0, done.err
+    if as_json:
+        assert [lane["nonce"] for lane in done.json["resumed"]] == [1]
+        assert done.json["after"] is None
+    else:
+        assert f"The mint lane of {WALLET} continues at nonce 1; it was at 0." in done.out
+        assert f"run `ltzd restore check {cli.options}` when they do" in done.out
 
 
 async def a_thief_leaves_a_gap(world: World, state: str) -> None:

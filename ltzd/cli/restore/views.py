@@ -158,7 +158,7 @@ def _reward_lines(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def applied_object(applied: Applied, after: Comparison) -> dict[str, Any]:
+def applied_object(applied: Applied, after: Comparison | None) -> dict[str, Any]:
     return {
         "resumed": [
             {"wallet": checksummed(record.wallet), "kind": record.kind, "nonce": nonce}
@@ -171,12 +171,12 @@ def applied_object(applied: Applied, after: Comparison) -> dict[str, Any]:
         "referencesFrom": applied.raised_to,
         "recordedMints": applied.linked,
         "requeued": applied.released,
-        "after": as_object(after),
+        "after": None if after is None else as_object(after),
     }
 
 
 def applied_lines(
-    before: Comparison, applied: Applied, after: Comparison, options: str
+    before: Comparison, applied: Applied, after: Comparison | None, options: str
 ) -> Iterator[str]:
     if not before.must_apply:
         yield "Nothing was to do, and nothing changed."
@@ -203,5 +203,10 @@ def applied_lines(
             "holds back no other lane."
         )
         yield f"  {lane.obstacle}"
-    if after.must_apply:
+    if after is None:
+        yield (
+            "The nodes do not answer any more, so that the result was not compared with them: run "
+            f"`ltzd restore check{options}` when they do."
+        )
+    elif after.must_apply:
         yield f"Something is left to do: see `ltzd restore check{options}`."
