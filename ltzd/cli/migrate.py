@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from ltzd.cli.output import print_json, print_message
+from ltzd.cli.output import logged_to_stderr, print_json, print_message
 from ltzd.cli.targets import Target, open_connection
 from ltzd.store import background_migrations, database
 from ltzd.store.background_migrations import BackgroundMigration, BackgroundMigrations
@@ -17,9 +17,10 @@ def migrate(target: Target, *, converts: bool, as_json: bool) -> None:
     Raises Misconfigured and DatabaseUnavailable.
     """
     before = asyncio.run(database.read_schema(target.database_url))
-    asyncio.run(database.migrate(target.database_url))
-    if converts:
-        asyncio.run(BackgroundMigrations(target.database_url, lambda: True).run())
+    with logged_to_stderr():
+        asyncio.run(database.migrate(target.database_url, in_child=True))
+        if converts:
+            asyncio.run(BackgroundMigrations(target.database_url, lambda: True).run())
     left = asyncio.run(_unconverted(target))
     if as_json:
         print_json(_as_json(before, left, applied=True))

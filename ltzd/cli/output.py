@@ -21,9 +21,16 @@ _PIPE_WIDTH = 240
 @contextmanager
 def only_errors_logged() -> Iterator[None]:
     """During the block, log lines go to standard error, and only errors: the command tells more."""
+    with logged_to_stderr("ERROR"):
+        yield
+
+
+@contextmanager
+def logged_to_stderr(level: str = "INFO") -> Iterator[None]:
+    """During the block, log lines of this level and above go to standard error."""
     before = structlog.get_config()
     structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger("ERROR"),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,
     )

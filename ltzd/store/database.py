@@ -25,10 +25,11 @@ import asyncpg.transaction
 import msgspec
 
 from ltzd import telemetry
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store.connection_errors import lacks_privilege, no_answer, reason_of, refusal_of
 from ltzd.store.migrations import known_revisions
-from ltzd.store.migrations.upgrade_process import upgrade_in_child
+from ltzd.store.migrations.upgrade_process import TablesLocked, upgrade_in_child
 from ltzd.store.pooler import PooledSessions, PoolerUrl
 
 Connection: TypeAlias = asyncpg.Connection
@@ -70,6 +71,9 @@ LOST: tuple[type[BaseException], ...] = (
     asyncpg.TransactionTimeoutError,
 )
 """asyncpg's errors when the server is gone, stopping or full, or asks for a retry."""
+
+_LOCKED_SECONDS = 1.0
+"""The pause after an upgrade that met a locked table, before it is tried again."""
 
 _REFUSALS = (
     asyncpg.InvalidAuthorizationSpecificationError,
@@ -418,11 +422,26 @@ async def migrate(url: str, *, in_child: bool = False) -> None:
 
     `in_child` leaves alembic's memory to a process of its own, and takes a second longer. Safe to
     run from several processes at once. Connections opened before it must be closed: asyncpg
-    caches statements of the old schema. Raises Misconfigured, DatabaseUnavailable.
+    caches statements of the old schema. While another session keeps a table locked, such as that
+    of a dump, the upgrade is repeated, so that nobody waits behind its locks.
+    Raises Misconfigured, DatabaseUnavailable.
     """
     schema = await read_schema(url)
     if not schema.pending:
         return
+    outage = Outage("migration.tables_locked", "migration.continues")
+    while True:
+        try:
+            await _upgrade(url, in_child=in_child)
+        except TablesLocked:
+            outage.failed(await _oldest_lock(url))
+            await asyncio.sleep(_LOCKED_SECONDS)
+        else:
+            outage.over()
+            return
+
+
+async def _upgrade(url: str, *, in_child: bool) -> None:
     if in_child:
         await upgrade_in_child(url)
         return
@@ -430,6 +449,35 @@ async def migrate(url: str, *, in_child: bool = False) -> None:
     from ltzd.store.migrations import upgrades  # noqa: PLC0415
 
     await asyncio.to_thread(upgrades.upgrade, url)
+
+
+async def _oldest_lock(url: str) -> str:
+    """The session that has kept a table locked for the longest time, for people.
+
+    Raises Misconfigured, DatabaseUnavailable.
+    """
+    connection = await connect(url, "migrate")
+    try:
+        session = await connection.fetchrow(
+            """
+            SELECT pid, coalesce(nullif(application_name, ''), backend_type, usename, '') AS name
+              FROM pg_stat_activity
+             WHERE pid IN (SELECT pid
+                             FROM pg_locks
+                             JOIN pg_class ON pg_class.oid = relation
+                            WHERE database = (SELECT oid FROM pg_database
+                                               WHERE datname = current_database())
+                              AND relnamespace <> 'pg_catalog'::regnamespace)
+               AND pid <> pg_backend_pid()
+             ORDER BY xact_start
+             LIMIT 1
+            """
+        )
+    finally:
+        connection.terminate()
+    if session is None:
+        return "a session kept a table locked"
+    return f"session {session['pid']} ({session['name']}) keeps a table locked"
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,8 +109,18 @@ def _encoded(report: ProcessReport) -> str:
 
 
 def _decoded(text: str) -> ProcessReport:
-    """The report; a process of a newer version may tell of kinds that this one does not know."""
-    document: dict[str, Any] = msgspec.json.decode(text)
+    """The report, or an empty one if another version has written it in a form of its own.
+
+    A row that cannot be read must not fail the health of every process.
+    """
+    try:
+        return _report_of(msgspec.json.decode(text))
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return ProcessReport()
+
+
+def _report_of(document: dict[str, Any]) -> ProcessReport:
+    """Leaves out kinds of conditions that this version does not know."""
     known = {kind.value for kind in ConditionKind}
     return ProcessReport(
         conditions=tuple(

@@ -5,12 +5,16 @@ import shlex
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from ltzd.chain.signing import Signer, UnsignedTransaction
 from ltzd.cli.options import target_options
+from ltzd.errors import NodeUnavailable
+from ltzd.operator import restoring
+from ltzd.operator.restoring import Applied, Comparison
 from ltzd.rules.operator.fees import GWEI
 from ltzd.store.database import session
 from ltzd.values import checksummed, hex_of
@@ -119,6 +123,22 @@ def test_the_next_command_names_the_files_of_this_one(
     assert target_options(Path(data_dir), None if config is None else Path(config)) == options
 
 
+UNDONE = "are undone in it, such as retired wallets, revoked keys of brands, pauses and erasures"
+"""A copy lets the thief of a key in again, whom people had locked out after it was made."""
+
+
+async def test_a_copy_undoes_what_people_have_decided_since(world: World, cli: Cli) -> None:
+    await world.queue(1)
+    async with world.serving():
+        await world.settled("published")
+    whole = await cli("restore", "check")
+    await lose_the_last_commits(world)
+    world.node.mine(takes_pool=True)
+    older = await cli("restore", "check")
+    assert (whole.code, UNDONE in whole.out) == (0, False)
+    assert (older.code, UNDONE in older.out) == (1, True)
+
+
 async def test_apply_lets_a_restored_database_continue_and_says_so(world: World, cli: Cli) -> None:
     await world.queue(3)
     async with world.serving():
@@ -131,12 +151,43 @@ async def test_apply_lets_a_restored_database_continue_and_says_so(world: World,
         assert f"The mint lane of {WALLET} continues at nonce 1; it was at 0." in done.out
         assert "References continue at 256; they were at 0." in done.out
         assert "nothing needs a restart" in done.out
+        assert UNDONE in done.out
     done = await cli("restore", "apply", "--json")
     assert done.json["resumed"] == []
     world.node.mines_at_once = True
     async with world.serving():
         await world.minted()
     assert world.node.minted() == Counter(await world.references())
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_apply_tells_its_changes_though_the_nodes_answer_no_more(
+    world: World, cli: Cli, monkeypatch: pytest.MonkeyPatch, *, as_json: bool
+) -> None:
+    await world.queue(1)
+    async with world.serving():
+        await world.settled("published")
+    await lose_the_last_commits(world)
+    world.node.mine(takes_pool=True)
+    apply = restoring.apply
+
+    async def no_node(*_: Any) -> Comparison:
+        raise NodeUnavailable("No node shows its newest block")
+
+    async def apply_and_lose_the_nodes(*arguments: Any) -> Applied:
+        applied = await apply(*arguments)
+        monkeypatch.setattr(restoring, "compare", no_node)
+        return applied
+
+    monkeypatch.setattr(restoring, "apply", apply_and_lose_the_nodes)
+    done = await cli("restore", "apply", *(["--json"] if as_json else []))
+    assert done.code == 0, done.err
+    if as_json:
+        assert [lane["nonce"] for lane in done.json["resumed"]] == [1]
+        assert done.json["after"] is None
+    else:
+        assert f"The mint lane of {WALLET} continues at nonce 1; it was at 0." in done.out
+        assert f"run `ltzd restore check {cli.options}` when they do" in done.out
 
 
 async def a_thief_leaves_a_gap(world: World, state: str) -> None:

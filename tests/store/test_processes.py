@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from uuid import UUID
 
+import pytest
 import pytest_asyncio
 
 from ltzd.rules.conditions.facts import LaneState, ProcessIdentity, ProcessReport
@@ -18,6 +19,7 @@ REPORT = ProcessReport(
     (LaneState(Address(b"\x11" * 20), "mint", True, "foreign nonce", 10**24),),
     height=12,
 )
+LANES = '{"conditions": [], "lanes": [{"wallet": 2}], "height": null}'
 
 
 @pytest_asyncio.fixture
@@ -63,3 +65,14 @@ async def test_kinds_of_a_newer_version_are_left_out(connection: Connection) -> 
     )
     (process,) = await processes.list_all(connection)
     assert process.report.conditions == ()
+
+
+@pytest.mark.parametrize("report", ["{}", "[]", '{"conditions": 1}', LANES])
+async def test_a_report_of_another_form_is_an_empty_one(
+    connection: Connection, report: str
+) -> None:
+    """Of a version that is being replaced: its row must not fail the health of every process."""
+    await processes.report(connection, ME, REPORT)
+    await connection.execute("UPDATE processes SET report = $1::text::jsonb", report)
+    (process,) = await processes.list_all(connection)
+    assert (process.identity, process.report) == (ME, ProcessReport())

@@ -7,6 +7,7 @@ from ltzd.cli.command_node import answering_nodes
 from ltzd.cli.output import print_json, print_message
 from ltzd.cli.restore import views as restore_views
 from ltzd.cli.targets import Target, open_connection
+from ltzd.errors import NodeUnavailable
 from ltzd.operator import restoring
 from ltzd.operator.restoring import Applied, Comparison
 
@@ -22,7 +23,13 @@ def apply(target: Target, urls: Sequence[str], options: str, *, as_json: bool) -
     return not applied.held_back
 
 
-async def _apply(target: Target, urls: Sequence[str]) -> tuple[Comparison, Applied, Comparison]:
+async def _apply(
+    target: Target, urls: Sequence[str]
+) -> tuple[Comparison, Applied, Comparison | None]:
+    """The comparison before, what has changed, and the comparison after it.
+
+    The last one is None if the nodes do not answer any more: the changes are made all the same.
+    """
     async with open_connection(target, "restore apply") as connection:
         chain = await restoring.followed_chain(connection)
         async with answering_nodes(urls, chain.chain_id, chain.genesis_hash) as answering:
@@ -30,8 +37,8 @@ async def _apply(target: Target, urls: Sequence[str]) -> tuple[Comparison, Appli
                 print_message(f"Not asked: {fault}")
             before = await restoring.compare(connection, answering.nodes, answering.silent)
             applied = await restoring.apply(connection, before)
-            return (
-                before,
-                applied,
-                await restoring.compare(connection, answering.nodes, answering.silent),
-            )
+            try:
+                after = await restoring.compare(connection, answering.nodes, answering.silent)
+            except NodeUnavailable:
+                return before, applied, None
+            return before, applied, after

@@ -13,6 +13,12 @@ _WAITING = (
     "read the blocks of that moment, and ten seconds have passed (`comparing` in `ltzd status`)."
 )
 
+_UNDONE = (
+    "If this database is an older copy, decisions of people from after the copy are undone in it, "
+    "such as retired wallets, revoked keys of brands, pauses and erasures. Repeat them "
+    "(docs/operations.md, Restoring a backup)."
+)
+
 
 def as_object(comparison: Comparison) -> dict[str, Any]:
     mints = comparison.mints
@@ -82,6 +88,8 @@ def lines(comparison: Comparison, options: str) -> Iterator[str]:
     if comparison.must_apply:
         yield f"To do: `ltzd restore apply{options}`. It may run beside ltzd, and may be repeated."
         yield f"  {_WAITING}"
+        if any(lane.is_ahead for lane in comparison.lanes):
+            yield f"  {_UNDONE}"
     else:
         yield "Nothing to do: the database knows all that its wallets have done."
 
@@ -150,7 +158,7 @@ def _reward_lines(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def applied_object(applied: Applied, after: Comparison) -> dict[str, Any]:
+def applied_object(applied: Applied, after: Comparison | None) -> dict[str, Any]:
     return {
         "resumed": [
             {"wallet": checksummed(record.wallet), "kind": record.kind, "nonce": nonce}
@@ -163,12 +171,12 @@ def applied_object(applied: Applied, after: Comparison) -> dict[str, Any]:
         "referencesFrom": applied.raised_to,
         "recordedMints": applied.linked,
         "requeued": applied.released,
-        "after": as_object(after),
+        "after": None if after is None else as_object(after),
     }
 
 
 def applied_lines(
-    before: Comparison, applied: Applied, after: Comparison, options: str
+    before: Comparison, applied: Applied, after: Comparison | None, options: str
 ) -> Iterator[str]:
     if not before.must_apply:
         yield "Nothing was to do, and nothing changed."
@@ -186,6 +194,7 @@ def applied_lines(
         yield f"{applied.released} rewards are queued again, for new references."
     if applied.resumed:
         yield _WAITING
+        yield _UNDONE
         yield "Running processes follow within seconds; nothing needs a restart."
     for lane in applied.held_back:
         assert lane.record is not None, "only known lanes are compared"
@@ -194,5 +203,10 @@ def applied_lines(
             "holds back no other lane."
         )
         yield f"  {lane.obstacle}"
-    if after.must_apply:
+    if after is None:
+        yield (
+            "The nodes do not answer any more, so that the result was not compared with them: run "
+            f"`ltzd restore check{options}` when they do."
+        )
+    elif after.must_apply:
         yield f"Something is left to do: see `ltzd restore check{options}`."

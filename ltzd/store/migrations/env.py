@@ -14,12 +14,17 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 MIGRATIONS_LOCK = 0x6C747A64  # "ltzd"
 _CONNECT_SECONDS = 10.0
+_LOCK_TIMEOUT = "1500ms"
+"""Other sessions wait for at most this time behind a revision that waits for a table, which then
+fails with asyncpg.LockNotAvailableError. Longer than PostgreSQL's `deadlock_timeout`, after which
+an autovacuum gives the table up."""
 
 
 def _migrate(connection: Connection) -> None:
     context.configure(connection=connection, transaction_per_migration=False)
     with context.begin_transaction():
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATIONS_LOCK})
+        connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'"))
         context.run_migrations()
 
 

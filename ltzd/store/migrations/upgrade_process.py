@@ -16,17 +16,25 @@ DATABASE_LOST: Final = 3
 """The exit code for a database that went away; an upgrade can be repeated."""
 UPGRADE_REFUSED: Final = 4
 """The exit code for a statement that PostgreSQL refuses."""
+TABLES_LOCKED: Final = 5
+"""The exit code for a table that another session keeps locked; an upgrade can be repeated."""
+
+
+class TablesLocked(Exception):
+    """Another session has kept a table locked, so the upgrade has changed nothing."""
 
 
 async def upgrade_in_child(url: str) -> None:
     """Returns when the schema has this program's revision.
 
     If this process is cancelled or killed, the upgrade is undone or completed as a whole: it is one
-    database transaction. Raises DatabaseUnavailable, and Misconfigured for a refused statement.
+    database transaction. Raises TablesLocked, DatabaseUnavailable, and Misconfigured for a refused
+    statement.
     """
     # The URL may hold a password, which command lines and environments would show.
     child = await asyncio.create_subprocess_exec(
         sys.executable,
+        "-P",  # no modules from the working directory, which may hold another version's
         "-m",
         "ltzd.store.migrations.upgrades",
         stdin=asyncio.subprocess.PIPE,
@@ -45,6 +53,8 @@ async def upgrade_in_child(url: str) -> None:
             return
         case code if code == DATABASE_LOST:
             raise DatabaseUnavailable(f"The upgrade of {server_of(url)} was cut off: {reason}")
+        case code if code == TABLES_LOCKED:
+            raise TablesLocked
         case code if code == UPGRADE_REFUSED:
             raise Misconfigured(
                 f"The upgrade of {server_of(url)} was refused and changed nothing: {reason}. "

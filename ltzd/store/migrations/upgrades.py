@@ -14,16 +14,31 @@ from sqlalchemy.exc import DBAPIError
 
 from ltzd.store.connection_errors import reason_of
 from ltzd.store.database import LOST
-from ltzd.store.migrations.upgrade_process import DATABASE_LOST, UPGRADE_REFUSED
+from ltzd.store.migrations.upgrade_process import (
+    DATABASE_LOST,
+    TABLES_LOCKED,
+    UPGRADE_REFUSED,
+    TablesLocked,
+)
 
 _ALEMBIC = threading.Lock()
 """alembic's context is a global of the process. Between processes env.py takes an advisory lock."""
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Blocks until the revision's statements have run; does nothing if the schema has it."""
-    with _ALEMBIC:
-        command.upgrade(_configuration(url), revision)
+    """Blocks until the revision's statements have run; does nothing if the schema has it.
+
+    Raises TablesLocked.
+    """
+    try:
+        with _ALEMBIC:
+            command.upgrade(_configuration(url), revision)
+    except (DBAPIError, asyncpg.PostgresError) as error:
+        if isinstance(
+            _cause(error), (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
+        ):
+            raise TablesLocked from error
+        raise
 
 
 def _configuration(url: str) -> Config:
@@ -38,6 +53,8 @@ def _main() -> int:
     """The exit code; the reason of a failure is a line on standard output."""
     try:
         upgrade(sys.stdin.readline().rstrip("\n"))
+    except TablesLocked:
+        return TABLES_LOCKED
     except (DBAPIError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
         cause = _cause(error)
         sys.stdout.write(f"{reason_of(cause)}\n")

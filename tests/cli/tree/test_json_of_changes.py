@@ -20,8 +20,10 @@ from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.migrations import known_revisions, upgrades
 from tests.support.commands import a_data_directory_of, ltzd
 from tests.support.secret_files import write_secret
+from tests.support.services.dumps import restored
 from tests.support.services.postgres import Databases
 
+DUMP = Path(__file__).parents[2] / "store/upgrades/r0022.dump"
 ID = "0x" + "aa" * 20
 DEMO = Brand(id=ID, name="Demo", domains=("a.example",), webhook_url="https://a.example/hooks")
 FILE = """
@@ -137,6 +139,33 @@ async def test_a_migration_is_shown_before_it_is_made(empty_url: str, tmp_path: 
     assert (made["revision"], made["newest"], made["applied"]) == (known[-1], known[-1], True)
     assert [row["revision"] for row in made["revisions"]] == known[known.index("0025") :]
     assert "nothing would change" in nothing.err
+
+
+async def test_a_refused_upgrade_is_a_sentence(empty_url: str, tmp_path: Path) -> None:
+    where = ("--data-dir", a_data_directory_of(tmp_path / "data", empty_url))
+    connection = await asyncpg.connect(empty_url)
+    await connection.execute("CREATE TABLE webhooks (mine int)")
+    await connection.close()
+
+    done = await ltzd("migrate", "--json", *where)
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("ltzd: The upgrade of the database")
+    assert 'relation "webhooks" already exists (42P07). Correct the cause' in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+async def test_the_steps_of_a_conversion_are_not_in_its_json(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with restored(database_url, DUMP, "of_r0022_for_json") as url:
+        where = ("--data-dir", a_data_directory_of(tmp_path / "data", url))
+
+        done = await ltzd("migrate", "--complete", "--json", *where)
+
+    assert done.json["revision"] == known_revisions()[-1]
+    assert done.json["unconvertedTables"] == []
+    assert "partition-by-time events" in done.err
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,19 @@
 """A daemon's schema is upgraded by a process of its own, whole or not at all."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store import database
-from ltzd.store.migrations import known_revisions
+from ltzd.store.migrations import known_revisions, upgrades
 from tests.support.services.postgres import Databases
 from tests.support.waiting import until
 
@@ -48,6 +51,20 @@ async def revision(url: str) -> str | None:
 
 
 async def test_a_child_upgrades_the_schema(empty_url: str) -> None:
+    await database.migrate(empty_url, in_child=True)
+
+    assert await revision(empty_url) == known_revisions()[-1]
+
+
+async def test_the_child_is_this_program_whatever_the_working_directory_holds(
+    empty_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkout of another version has a folder `ltzd`, too."""
+    (tmp_path / "ltzd").mkdir()
+    (tmp_path / "ltzd/__init__.py").write_text('raise SystemExit("another program")')
+    (tmp_path / "alembic.py").write_text('raise SystemExit("another program")')
+    monkeypatch.chdir(tmp_path)
+
     await database.migrate(empty_url, in_child=True)
 
     assert await revision(empty_url) == known_revisions()[-1]
@@ -115,4 +132,30 @@ async def test_the_url_is_the_one_that_the_daemon_uses(empty_url: str, *, in_chi
 
     await database.migrate(url, in_child=in_child)
 
+    assert await revision(empty_url) == known_revisions()[-1]
+
+
+@pytest.mark.parametrize("in_child", [False, True])
+async def test_nobody_waits_for_long_behind_an_upgrade_that_waits_for_a_dump(
+    empty_url: str, person: asyncpg.Connection, *, in_child: bool
+) -> None:
+    await asyncio.to_thread(upgrades.upgrade, empty_url, "0027")
+    dump = await asyncpg.connect(empty_url, server_settings={"application_name": "pg_dump"})
+    await dump.execute("BEGIN; LOCK TABLE events IN ACCESS SHARE MODE")
+
+    with capture_logs() as lines:
+        upgrade = asyncio.create_task(database.migrate(empty_url, in_child=in_child))
+
+        async def warnings() -> list[MutableMapping[str, Any]]:
+            return [each for each in lines if each["log_level"] == "warning"]
+
+        waits = await until(warnings)
+        assert await person.fetch("SELECT FROM events") == []
+        assert not upgrade.done()
+        dump.terminate()
+        await upgrade
+
+    assert [each["event"] for each in waits] == ["migration.tables_locked"]
+    assert waits[0]["reason"].endswith(" (pg_dump) keeps a table locked")
+    assert lines[-1]["event"] == "migration.continues"
     assert await revision(empty_url) == known_revisions()[-1]
