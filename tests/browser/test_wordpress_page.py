@@ -15,6 +15,7 @@ from tests.support.instances.instance import Instance
 from tests.support.sites.plugin_site import StubbedSite, a_stubbed_site
 
 MUG = "Enamel mug"
+COFFEE = "Free coffee"
 
 
 @dataclass
@@ -135,6 +136,82 @@ async def test_a_code_is_shown_though_the_page_cannot_be_renewed_after_it(member
         await member.page.unroute_all()
 
 
+async def test_a_member_without_ltz_for_a_second_one_can_still_ask_for_the_code(
+    member: Member,
+) -> None:
+    """ltzd counts a redemption as spent as soon as it has begun."""
+    event = await member.instance.post_event(member.email)
+    await member.instance.minted(event.event_id)
+
+    async def late(route: Route) -> None:
+        answer = await route.fetch()
+        body = await answer.json()
+        await route.fulfill(response=answer, status=202, json={**body, "confirmationCode": None})
+
+    async def poorer(route: Route) -> None:
+        answer = await route.fetch()
+        await route.fulfill(response=answer, json={**await answer.json(), "spendable": 0})
+
+    for arrive in (member.arrive, member.arrive_at_blocks):
+        await arrive()
+        redeem = member.page.get_by_role("button", name=f"Redeem {MUG}")
+        other = member.page.get_by_role("button", name="Redeem Ten yoga classes")
+        await expect(other).to_be_enabled()
+        await member.page.route("**/v1/me", poorer)
+        await member.page.route("**/v1/redeem", late, times=1)
+        await redeem.click()
+        news = member.page.get_by_role("status")
+        await expect(news.filter(has_text="Press Redeem again")).to_be_visible(timeout=30_000)
+        await expect(other).to_be_disabled()
+
+        await member.page.reload()
+        await expect(other).to_be_disabled()
+        await redeem.click()
+        await expect(news.filter(has_text="Your code: ")).to_be_visible(timeout=30_000)
+        await expect(redeem).to_be_disabled()
+        await member.page.unroute_all()
+
+
+async def test_a_code_stays_on_the_page_after_the_next_one_and_a_reload(member: Member) -> None:
+    event = await member.instance.post_event(member.email)
+    await member.instance.minted(event.event_id)
+
+    async def redeemed(route: Route) -> None:
+        order = route.request.post_data_json
+        assert order is not None
+        is_coffee = order["maxCost"] == 0
+        perk = {"id": order["perkId"], "name": COFFEE if is_coffee else MUG}
+        code = "CCCC-2222" if is_coffee else "MMMM-3333"
+        await route.fulfill(json={"success": True, "confirmationCode": code, "perk": perk})
+
+    await member.page.route("**/v1/redeem", redeemed)
+    shown = [f"{COFFEE} CCCC-2222", f"{MUG} MMMM-3333"]
+    for arrive in (member.arrive, member.arrive_at_blocks):
+        await arrive()
+        await member.page.evaluate("sessionStorage.clear()")
+        await member.page.reload()
+        news = member.page.get_by_role("status")
+        for name, code in ((MUG, "MMMM-3333"), (COFFEE, "CCCC-2222"), (COFFEE, "CCCC-2222")):
+            await member.page.get_by_role("button", name=f"Redeem {name}").click()
+            await expect(news.filter(has_text=f"Your code: {code}")).to_be_visible()
+        codes = member.page.locator('[data-part="codes"] li')
+        await expect(codes).to_have_text(shown)
+        await member.page.reload()
+        await expect(codes).to_have_text(shown)
+
+
+async def test_a_browser_without_storage_shows_codes_too(member: Member) -> None:
+    await member.page.add_init_script(
+        "Object.defineProperty(window, 'sessionStorage', { get() { throw new Error('denied'); } })"
+    )
+    await member.arrive()
+    async with member.page.expect_response("**/v1/redeem") as response:
+        await member.page.get_by_role("button", name=f"Redeem {COFFEE}").click()
+    code = (await (await response.value).json())["confirmationCode"]
+    await expect(member.news).to_have_text(f"Your code: {code}")
+    await expect(member.page.locator('[data-part="codes"] li')).to_have_text(f"{COFFEE} {code}")
+
+
 async def test_a_refusal_is_shown_though_the_page_cannot_be_renewed_after_it(
     member: Member,
 ) -> None:
@@ -145,7 +222,7 @@ async def test_a_refusal_is_shown_though_the_page_cannot_be_renewed_after_it(
     await member.arrive()
     await member.page.route("**/v1/redeem", refuse)
     await member.page.route("**/v1/perks", lambda route: route.abort())
-    await member.page.get_by_role("button", name="Redeem Free coffee").click()
+    await member.page.get_by_role("button", name=f"Redeem {COFFEE}").click()
     await expect(member.news).to_have_text("This perk is sold out.")
 
 

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
 
-  const { root, renewal, words } = window.ltzdLoyaltyPage;
+  const { root, renewal, member, words } = window.ltzdLoyaltyPage;
   let { nonce } = window.ltzdLoyaltyPage;
   const language = document.documentElement.lang || "en";
   const amounts = new Intl.NumberFormat(language, { maximumFractionDigits: 2 });
@@ -63,10 +63,57 @@
     }
   }
 
+  // The member's redemptions in this tab: `codes`, newest first, and `awaited`, the perks that have given no
+  // code yet. Their price may be paid already, and only another press brings the code, so their buttons work
+  // though the member cannot afford a second one.
+  const KEPT = `ltzd-loyalty-${member}`;
+  const { codes, awaited } = kept();
+  const isOpen = (id, isAffordable) => isAffordable || id in awaited;
+
+  function kept() {
+    try {
+      return JSON.parse(sessionStorage.getItem(KEPT)) || { codes: [], awaited: {} };
+    } catch {
+      return { codes: [], awaited: {} }; // This browser stores nothing.
+    }
+  }
+
+  function keep() {
+    try {
+      sessionStorage.setItem(KEPT, JSON.stringify({ codes, awaited }));
+    } catch {
+      // Without storage the codes stay until the member leaves the page.
+    }
+    showCodes();
+  }
+
+  // A repeated request has the same code.
+  function keepCode({ id, name }, code) {
+    delete awaited[id];
+    if (!codes.some((each) => each.code === code)) codes.unshift({ name, code });
+    keep();
+  }
+
+  function showCodes() {
+    for (const part of document.querySelectorAll('[data-part="codes"]')) {
+      part.hidden = !codes.length;
+      part.querySelector("ul").replaceChildren(...codes.map(({ name, code }) => line(name, code)));
+    }
+  }
+
+  function line(...texts) {
+    const item = document.createElement("li");
+    item.append(...texts.flatMap((text) => [Object.assign(document.createElement("span"), { textContent: text }), " "]));
+    return item;
+  }
+
   // Redeems for at most `cost`, in whole LTZ; `reload` reads the perks again. Returns the news for the member.
   async function redeem({ id, cost }, reload) {
+    awaited[id] = true;
+    keep();
     try {
-      const { confirmationCode } = await send("redeem", "POST", { perkId: id, maxCost: Math.ceil(cost) });
+      const { confirmationCode, perk } = await send("redeem", "POST", { perkId: id, maxCost: Math.ceil(cost) });
+      if (confirmationCode !== null) keepCode(perk, confirmationCode);
       await renewed(reload);
       return confirmationCode === null ? words.waiting : fill(words.code, confirmationCode);
     } catch (refusal) {
@@ -98,5 +145,6 @@
 
   const reason = (error) => (error instanceof Refusal ? error.message : words.silence);
 
-  window.ltzdLoyalty = { words, language, fill, amount, send, renewed, redeem, onWork, reason };
+  showCodes();
+  window.ltzdLoyalty = { words, language, fill, amount, send, renewed, redeem, isOpen, onWork, reason };
 })();

@@ -30,6 +30,7 @@ function load_script( $name ) {
 			'root'    => rest_url( LTZD_LOYALTY_NAMESPACE . '/v1/' ),
 			'nonce'   => wp_create_nonce( 'wp_rest' ),
 			'renewal' => admin_url( 'admin-ajax.php?action=rest-nonce' ),
+			'member'  => get_current_user_id(),
 			'words'   => words(),
 		];
 		wp_add_inline_script( API, 'window.ltzdLoyaltyPage = ' . as_script( $page ) . ';', 'before' );
@@ -78,10 +79,16 @@ function show_member() {
 	</form>
 	<h3><?php esc_html_e( 'Perks', 'ltzd-loyalty' ); ?></h3>
 	<ul data-part="perks"></ul>
+	<?php show_codes(); ?>
 	<template data-part="perk"><li><span data-part="name"></span> <span data-part="price"></span> <button type="button"><?php esc_html_e( 'Redeem', 'ltzd-loyalty' ); ?></button></li></template>
 </div>
 	<?php
 	return (string) ob_get_clean();
+}
+
+/** The codes of this tab's redemptions, which api.js fills in. */
+function show_codes() {
+	echo '<div data-part="codes" hidden><p>' . esc_html__( 'Your codes', 'ltzd-loyalty' ) . '</p><ul></ul></div>';
 }
 
 /** The texts of the scripts; %s is an amount with its unit, a name, or a day, and %d a number. */
