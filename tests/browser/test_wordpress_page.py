@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest_asyncio
-from playwright.async_api import Browser, Locator, Page, Route, expect
+from playwright.async_api import Browser, Locator, Page, Request, Route, expect
 
 from tests.support.instances.instance import Instance
 from tests.support.sites.plugin_site import StubbedSite, a_stubbed_site
 
 MUG = "Enamel mug"
 COFFEE = "Free coffee"
+OTHER_NONCE = "1111111111"
 
 
 @dataclass
@@ -310,6 +311,27 @@ async def test_a_nonce_of_a_cached_page_is_renewed(member: Member) -> None:
     member.site.keep(**{**options, "fresh_nonce": options["nonce"], "nonce": "0000000000"})
     await member.arrive_at_blocks()
     await expect(member.block("points").get_by_role("status")).to_have_text("")
+
+
+async def test_a_page_does_nothing_for_another_member_who_has_logged_in_since(
+    member: Member,
+) -> None:
+    """As in another tab: WordPress renews the nonce for that member."""
+    await member.arrive_at_blocks()
+    other = {"login": "otto", "email": "otto@site.example", "capabilities": []}
+    member.site.keep_users({2: other})
+    member.site.keep(**{**member.site.options(), "user": 2, "fresh_nonce": OTHER_NONCE})
+    nonces = []
+
+    def note(request: Request) -> None:
+        if request.url.endswith("/checkin"):
+            nonces.append(request.headers["x-wp-nonce"])
+
+    member.page.on("request", note)
+    streak = member.block("streak")
+    await streak.get_by_role("button", name="Check in").click()
+    await expect(streak.get_by_role("status")).to_contain_text("Another member is logged in")
+    assert nonces == [member.site.options()["nonce"]]
 
 
 async def test_a_member_whose_log_in_has_ended_reads_so(member: Member) -> None:

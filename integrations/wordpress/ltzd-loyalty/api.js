@@ -2,7 +2,7 @@
 (() => {
   "use strict";
 
-  const { root, renewal, member, words } = window.ltzdLoyaltyPage;
+  const { root, renewal, me, member, words } = window.ltzdLoyaltyPage;
   let { nonce } = window.ltzdLoyaltyPage;
   const language = document.documentElement.lang || "en";
   const amounts = new Intl.NumberFormat(language, { maximumFractionDigits: 2 });
@@ -40,17 +40,26 @@
     }
   }
 
-  // A cached page may hold a nonce of yesterday: WordPress gives a new one to the same log-in.
+  // A cached page may hold a nonce of yesterday. WordPress gives a new one to the member who is logged in by
+  // now: another member must neither pay nor get what is pressed on this page.
   async function renew() {
     try {
-      const answer = await fetch(renewal, { credentials: "same-origin" });
-      const fresh = answer.ok ? (await answer.text()).trim() : "";
+      const fresh = (await read(renewal)).trim();
       if (!/^[0-9a-f]{10}$/.test(fresh)) return false;
+      const { id } = JSON.parse(await read(me, { "X-WP-Nonce": fresh }));
+      if (id !== member) throw new Refusal(words.other);
       nonce = fresh;
       return true;
-    } catch {
+    } catch (error) {
+      if (error instanceof Refusal) throw error;
       return false;
     }
+  }
+
+  async function read(url, headers = {}) {
+    const answer = await fetch(url, { headers, credentials: "same-origin" });
+    if (!answer.ok) throw new Error(`status ${answer.status}`);
+    return answer.text();
   }
 
   // Shows the member's new state after a success or a refusal, which is the news even if this fails.

@@ -30,6 +30,7 @@ function load_script( $name ) {
 			'root'    => rest_url( LTZD_LOYALTY_NAMESPACE . '/v1/' ),
 			'nonce'   => wp_create_nonce( 'wp_rest' ),
 			'renewal' => admin_url( 'admin-ajax.php?action=rest-nonce' ),
+			'me'      => rest_url( 'wp/v2/users/me' ),
 			'member'  => get_current_user_id(),
 			'words'   => words(),
 		];
@@ -121,6 +122,7 @@ function words() {
 		'claim'     => __( 'Claim the milestone of %d days', 'ltzd-loyalty' ),
 		/* translators: %s: an amount */
 		'claimed'   => __( 'You have claimed %s.', 'ltzd-loyalty' ),
+		'other'     => __( 'Another member is logged in at this site by now. Please load this page again.', 'ltzd-loyalty' ),
 		'silence'   => __( 'The loyalty programme gives no answer. Please try again in a moment.', 'ltzd-loyalty' ),
 	];
 }
