@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, Request, Route, expect
 
@@ -339,6 +340,28 @@ async def test_a_member_whose_log_in_has_ended_reads_so(member: Member) -> None:
     member.site.keep(**{**options, "fresh_nonce": "0", "nonce": "0000000000"})
     await member.page.goto(f"{member.site.url}/blocks/")
     await expect(member.block("points").get_by_role("status")).to_have_text("Cookie check failed")
+
+
+@pytest.mark.parametrize("language", ["pt-PT-ao90", "pt_PT", ""])
+async def test_a_page_works_in_a_language_that_the_browser_does_not_know(
+    member: Member, language: str
+) -> None:
+    """WordPress names one of its languages, and some themes name all, as no BCP 47 tag."""
+
+    async def rewritten(route: Route) -> None:
+        answer = await route.fetch()
+        text = await answer.text()
+        assert 'lang="en"' in text
+        await route.fulfill(response=answer, body=text.replace('lang="en"', f'lang="{language}"'))
+
+    event = await member.instance.post_event(
+        member.email, eventType="purchase", metadata={"amount": 1_000}
+    )
+    await member.instance.minted(event.event_id)
+    await member.page.route(member.site.url + "/rewards/", rewritten)
+    await member.arrive()
+    shown = {"": "2,000 LTZ"}.get(language, "2000 LTZ")
+    await expect(member.part("balance")).to_have_text(shown)
 
 
 async def test_blocks_ask_no_other_host_and_take_the_themes_colours(member: Member) -> None:

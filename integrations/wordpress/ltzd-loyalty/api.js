@@ -4,8 +4,20 @@
 
   const { root, renewal, me, member, words } = window.ltzdLoyaltyPage;
   let { nonce } = window.ltzdLoyaltyPage;
-  const language = document.documentElement.lang || "en";
+  const language = known(document.documentElement.lang);
   const amounts = new Intl.NumberFormat(language, { maximumFractionDigits: 2 });
+
+  // Intl throws at a language that is no BCP 47 tag, as WordPress's own pt-PT-ao90 and some themes' pt_PT are.
+  function known(language) {
+    for (let parts = language.split(/[-_]/); parts.length > 0; parts.pop()) {
+      try {
+        return Intl.getCanonicalLocales(parts.join("-"))[0];
+      } catch {
+        continue;
+      }
+    }
+    return "en";
+  }
 
   class Refusal extends Error {
     constructor(message, code) {
