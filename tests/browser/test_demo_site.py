@@ -4,7 +4,7 @@ import asyncio
 import re
 from typing import Literal
 
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, Route, expect
 
 from tests.support.instances.instance import Instance
 from tests.support.sites.visitors import NewVisitor, Visitor
@@ -76,6 +76,28 @@ async def test_a_free_perk_gives_a_code_to_read_aloud(member: Visitor) -> None:
         f"Free coffee\n{code}", use_inner_text=True
     )
     assert member.request_count("POST redeem") >= 1
+
+
+async def test_the_focus_stays_while_the_perks_are_read_again(member: Visitor) -> None:
+    redeem = member.button("Redeem Free coffee")
+    await expect(redeem).to_be_visible()
+    is_closed = asyncio.Event()
+
+    async def late_and_dearer(route: Route) -> None:
+        answer = await route.fetch()
+        body = await answer.json()
+        for perk in body["perks"]:
+            perk["cost"] += perk["name"] == CLASSES
+        await is_closed.wait()
+        await route.fulfill(response=answer, json=body)
+
+    await member.page.route("**/perks", late_and_dearer)
+    await redeem.click()
+    await member.button("Done").click()
+    await expect(redeem).to_be_focused()
+    is_closed.set()
+    await expect(member.at("perks")).to_contain_text("41 LTZ")
+    await expect(redeem).to_be_focused()
 
 
 async def size_of(member: Visitor, id_: str) -> str:

@@ -4,6 +4,7 @@ PHP serves the page with the stubs of tests/wordpress; test_real_wordpress.py ha
 WordPress.
 """
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,6 +173,17 @@ async def test_a_member_without_ltz_for_a_second_one_can_still_ask_for_the_code(
         await expect(news.filter(has_text="Your code: ")).to_be_visible(timeout=30_000)
         await expect(redeem).to_be_disabled()
         await member.page.unroute_all()
+
+
+async def test_a_redemption_by_the_keyboard_leaves_the_focus_where_it_was(member: Member) -> None:
+    for arrive in (member.arrive, member.arrive_at_blocks):
+        await arrive()
+        button = member.page.get_by_role("button", name=f"Redeem {COFFEE}")
+        await button.focus()
+        await member.page.keyboard.press("Enter")
+        news = member.page.get_by_role("status").filter(has_text=re.compile("Your code|as often"))
+        await expect(news).to_be_visible(timeout=30_000)
+        await expect(button).to_be_focused()
 
 
 async def test_a_code_stays_on_the_page_after_the_next_one_and_a_reload(member: Member) -> None:

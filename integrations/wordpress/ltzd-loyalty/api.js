@@ -164,8 +164,16 @@
     });
   }
 
+  // Shows the items in this order. An item that is in its place is not moved, which would take its focus.
+  function arrange(list, items) {
+    for (const item of [...list.children]) if (!items.includes(item)) item.remove();
+    items.forEach((item, place) => {
+      if (list.children[place] !== item) list.insertBefore(item, list.children[place] || null);
+    });
+  }
+
   const reason = (error) => (error instanceof Refusal ? error.message : words.silence);
 
   showCodes();
-  window.ltzdLoyalty = { words, language, fill, amount, send, renewed, redeem, isOpen, onWork, reason };
+  window.ltzdLoyalty = { words, language, fill, amount, send, renewed, redeem, isOpen, onWork, arrange, reason };
 })();

@@ -1,7 +1,7 @@
 // The perks, and the codes of redemptions.
 
 import { Refusal, ask, send } from "./api.js";
-import { copyOf, element, ltz, onPress, pause, tell } from "./page.js";
+import { arrange, copyOf, element, ltz, onPress, pause, tell } from "./page.js";
 
 const LONGEST_WAIT_MILLISECONDS = 90_000;
 const ICONS = ["drinks", "classes", "goods"];
@@ -16,8 +16,9 @@ export async function load(money, redeemed) {
   shownMoney = money;
   const { perks } = await ask("perks");
   element("no-perks").hidden = perks.length > 0;
-  element("perks").replaceChildren(
-    ...perks.map((perk) => {
+  arrange(
+    element("perks"),
+    perks.map((perk) => {
       if (!cards.has(perk.id)) cards.set(perk.id, newCard(perk, redeemed));
       return cards.get(perk.id).card;
     }),
