@@ -4,6 +4,7 @@ PHP serves the page with the stubs of tests/wordpress; test_real_wordpress.py ha
 WordPress.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -184,6 +185,26 @@ async def test_a_redemption_by_the_keyboard_leaves_the_focus_where_it_was(member
         news = member.page.get_by_role("status").filter(has_text=re.compile("Your code|as often"))
         await expect(news).to_be_visible(timeout=30_000)
         await expect(button).to_be_focused()
+
+
+async def test_a_redemption_that_takes_long_is_seen_to_be_under_way(member: Member) -> None:
+    is_mined = asyncio.Event()
+
+    async def slow(route: Route) -> None:
+        await is_mined.wait()
+        perk = {"id": "1", "name": COFFEE}
+        await route.fulfill(json={"success": True, "confirmationCode": "CCCC-2222", "perk": perk})
+
+    await member.page.route("**/v1/redeem", slow)
+    for arrive in (member.arrive, member.arrive_at_blocks):
+        is_mined.clear()
+        await arrive()
+        await member.page.get_by_role("button", name=f"Redeem {COFFEE}").click()
+        news = member.page.get_by_role("status")
+        await expect(news.filter(has_text="One moment, please …")).to_be_visible()
+        is_mined.set()
+        await expect(news.filter(has_text="Your code: CCCC-2222")).to_be_visible()
+        await expect(news.filter(has_text="One moment")).to_have_count(0)
 
 
 async def test_a_code_stays_on_the_page_after_the_next_one_and_a_reload(member: Member) -> None:

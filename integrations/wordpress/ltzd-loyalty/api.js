@@ -146,18 +146,20 @@
     }
   }
 
-  // Shows the news that `work` returns, or its refusal. A second press does nothing meanwhile.
+  // Shows that `work` has begun, and then the news that it returns, or its fault. A second press does nothing
+  // meanwhile: a redemption may take a minute.
   function onWork(element, type, tell, work) {
     let isBusy = false;
     element.addEventListener(type, async (event) => {
       event.preventDefault();
       if (isBusy) return;
       isBusy = true;
+      tell(words.moment);
       try {
         tell(await work(element));
       } catch (error) {
+        tell(reason(error));
         if (!(error instanceof Refusal)) throw error;
-        tell(error.message);
       } finally {
         isBusy = false;
       }

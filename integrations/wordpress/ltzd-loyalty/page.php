@@ -102,6 +102,7 @@ function words() {
 		'redeem'    => __( 'Redeem %s', 'ltzd-loyalty' ),
 		/* translators: %s: a confirmation code */
 		'code'      => __( 'Your code: %s', 'ltzd-loyalty' ),
+		'moment'    => __( 'One moment, please …', 'ltzd-loyalty' ),
 		'waiting'   => __( 'Your order is in, and the next block confirms it. Press Redeem again to see your code.', 'ltzd-loyalty' ),
 		/* translators: %s: an amount, such as 15 LTZ */
 		'price'     => __( 'The price is now %s. Press Redeem again to take it at that price.', 'ltzd-loyalty' ),
