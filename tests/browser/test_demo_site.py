@@ -4,12 +4,15 @@ import asyncio
 import re
 from typing import Literal
 
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, Route, expect
 
 from tests.support.instances.instance import Instance
 from tests.support.sites.visitors import NewVisitor, Visitor
 from tests.support.waiting import until
 
+COFFEE = "Free coffee"
+MUG = "Enamel mug"
+CLASSES = "Ten yoga classes"
 MOST_TABS = 10
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
@@ -78,6 +81,91 @@ async def test_a_free_perk_gives_a_code_to_read_aloud(member: Visitor) -> None:
     assert member.request_count("POST redeem") >= 1
 
 
+async def test_the_focus_stays_while_the_perks_are_read_again(member: Visitor) -> None:
+    redeem = member.button("Redeem Free coffee")
+    await expect(redeem).to_be_visible()
+    is_closed = asyncio.Event()
+
+    async def late_and_dearer(route: Route) -> None:
+        answer = await route.fetch()
+        body = await answer.json()
+        for perk in body["perks"]:
+            perk["cost"] += perk["name"] == CLASSES
+        await is_closed.wait()
+        await route.fulfill(response=answer, json=body)
+
+    await member.page.route("**/perks", late_and_dearer)
+    await redeem.click()
+    await member.button("Done").click()
+    await expect(redeem).to_be_focused()
+    is_closed.set()
+    await expect(member.at("perks")).to_contain_text("41 LTZ")
+    await expect(redeem).to_be_focused()
+
+
+async def test_a_member_who_has_spent_all_can_still_ask_for_the_code(member: Visitor) -> None:
+    """ltzd counts a redemption as spent as soon as it has begun."""
+    await with_the_price_of_a_mug(member)
+
+    async def not_mined(route: Route) -> None:
+        await route.fulfill(status=202, json={"success": True, "confirmationCode": None})
+
+    async def spent(route: Route) -> None:
+        answer = await route.fetch()
+        await route.fulfill(response=answer, json={**await answer.json(), "spendable": 0})
+
+    await member.page.route("**/redeem", not_mined)
+    await member.page.route("**/me", spent)
+    redeem = member.button(f"Redeem {MUG}")
+    async with member.page.expect_response("**/redeem"):
+        await redeem.click()
+    await member.page.reload()
+    await expect(member.at("spendable")).to_have_text("0 LTZ")
+    await member.page.route("**/redeem", redeemed_at_once)
+    await redeem.click()
+
+    await expect(member.page.get_by_role("dialog", name=MUG)).to_be_visible()
+    await member.button("Done").click()
+    await expect(redeem).to_be_disabled()
+
+
+async def test_a_browser_without_storage_shows_the_code(visitor: Visitor) -> None:
+    await visitor.page.add_init_script(
+        "Object.defineProperty(window, 'sessionStorage', { get() { throw new Error('denied'); } })"
+    )
+    await visitor.log_in()
+    await visitor.button(f"Redeem {COFFEE}").click()
+    await expect(visitor.page.get_by_role("dialog", name=COFFEE)).to_be_visible()
+    code = await visitor.at("code-text").inner_text()
+    await visitor.button("Done").click()
+    await expect(visitor.at("code-list")).to_have_text(f"{COFFEE}{code}")
+
+
+async def test_a_code_that_is_told_again_is_not_paid_again(member: Visitor) -> None:
+    await with_the_price_of_a_mug(member)
+    await member.page.route("**/redeem", redeemed_at_once)
+    for _ in range(2):
+        await member.button(f"Redeem {MUG}").click()
+        await member.button("Done").click()
+        await expect(member.at("pending")).to_have_text("15 LTZ being spent")
+    await expect(member.at("code-list")).to_have_text(f"{MUG}MMMM-3333")
+
+
+async def with_the_price_of_a_mug(member: Visitor) -> None:
+    await member.button("Check in").click()
+    await member.button("Claim 5 LTZ for 1 day in a row").click()
+    await expect(member.at("balance")).to_have_text("15")
+    await expect(member.button(f"Redeem {MUG}")).to_be_enabled()
+
+
+async def redeemed_at_once(route: Route) -> None:
+    """A redemption that nothing on chain follows, so that the page waits for its payment."""
+    order = route.request.post_data_json
+    assert order is not None
+    perk = {"id": order["perkId"], "name": MUG, "cost": 15, "category": "goods"}
+    await route.fulfill(json={"success": True, "confirmationCode": "MMMM-3333", "perk": perk})
+
+
 async def size_of(member: Visitor, id_: str) -> str:
     size: str = await member.at(id_).evaluate("each => getComputedStyle(each).fontSize")
     return size.removesuffix("px")
@@ -144,9 +232,6 @@ async def test_the_board_follows_the_choice(member: Visitor) -> None:
 
 
 # --- spending limits, and links ------------------------------------------------------------------
-
-MUG = "Enamel mug"
-CLASSES = "Ten yoga classes"
 
 
 async def with_foreign_ltz(member: Visitor, instance: Instance) -> None:

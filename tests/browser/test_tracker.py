@@ -139,6 +139,22 @@ async def test_without_an_address_the_event_waits_for_it(shop: Shop) -> None:
     await shop.log("account_creation 200 100")
 
 
+async def test_a_page_that_is_rendered_ahead_sends_nothing_until_the_visitor_opens_it(
+    shop: Shop,
+) -> None:
+    """A browser that is driven from outside renders nothing ahead, so the test plays it."""
+    await shop.page.add_init_script(
+        "window.isAhead = true;"
+        "Object.defineProperty(Document.prototype, 'prerendering', { get: () => isAhead });"
+    )
+    await shop.open("/welcome", email=shop.email)
+    await shop.quiet_after_a_look()
+    await shop.page.evaluate(
+        "() => { isAhead = false; document.dispatchEvent(new Event('prerenderingchange')); }"
+    )
+    await shop.log("account_creation 200 100")
+
+
 async def test_the_address_may_come_from_a_field_of_the_page(shop: Shop) -> None:
     await shop.open("/welcome", **{"email-from": "#mail"})
     await shop.page.fill("#mail", "no address")

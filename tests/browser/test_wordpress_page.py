@@ -4,17 +4,22 @@ PHP serves the page with the stubs of tests/wordpress; test_real_wordpress.py ha
 WordPress.
 """
 
+import asyncio
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Locator, Page, Route, expect
+from playwright.async_api import Browser, Locator, Page, Request, Route, expect
 
 from tests.support.instances.instance import Instance
 from tests.support.sites.plugin_site import StubbedSite, a_stubbed_site
 
 MUG = "Enamel mug"
+COFFEE = "Free coffee"
+OTHER_NONCE = "1111111111"
 
 
 @dataclass
@@ -135,6 +140,113 @@ async def test_a_code_is_shown_though_the_page_cannot_be_renewed_after_it(member
         await member.page.unroute_all()
 
 
+async def test_a_member_without_ltz_for_a_second_one_can_still_ask_for_the_code(
+    member: Member,
+) -> None:
+    """ltzd counts a redemption as spent as soon as it has begun."""
+    event = await member.instance.post_event(member.email)
+    await member.instance.minted(event.event_id)
+
+    async def late(route: Route) -> None:
+        answer = await route.fetch()
+        body = await answer.json()
+        await route.fulfill(response=answer, status=202, json={**body, "confirmationCode": None})
+
+    async def poorer(route: Route) -> None:
+        answer = await route.fetch()
+        await route.fulfill(response=answer, json={**await answer.json(), "spendable": 0})
+
+    for arrive in (member.arrive, member.arrive_at_blocks):
+        await arrive()
+        redeem = member.page.get_by_role("button", name=f"Redeem {MUG}")
+        other = member.page.get_by_role("button", name="Redeem Ten yoga classes")
+        await expect(other).to_be_enabled()
+        await member.page.route("**/v1/me", poorer)
+        await member.page.route("**/v1/redeem", late, times=1)
+        await redeem.click()
+        news = member.page.get_by_role("status")
+        await expect(news.filter(has_text="Press Redeem again")).to_be_visible(timeout=30_000)
+        await expect(other).to_be_disabled()
+
+        await member.page.reload()
+        await expect(other).to_be_disabled()
+        await redeem.click()
+        await expect(news.filter(has_text="Your code: ")).to_be_visible(timeout=30_000)
+        await expect(redeem).to_be_disabled()
+        await member.page.unroute_all()
+
+
+async def test_a_redemption_by_the_keyboard_leaves_the_focus_where_it_was(member: Member) -> None:
+    for arrive in (member.arrive, member.arrive_at_blocks):
+        await arrive()
+        button = member.page.get_by_role("button", name=f"Redeem {COFFEE}")
+        await button.focus()
+        await member.page.keyboard.press("Enter")
+        news = member.page.get_by_role("status").filter(has_text=re.compile("Your code|as often"))
+        await expect(news).to_be_visible(timeout=30_000)
+        await expect(button).to_be_focused()
+
+
+async def test_a_redemption_that_takes_long_is_seen_to_be_under_way(member: Member) -> None:
+    is_mined = asyncio.Event()
+
+    async def slow(route: Route) -> None:
+        await is_mined.wait()
+        perk = {"id": "1", "name": COFFEE}
+        await route.fulfill(json={"success": True, "confirmationCode": "CCCC-2222", "perk": perk})
+
+    await member.page.route("**/v1/redeem", slow)
+    for arrive in (member.arrive, member.arrive_at_blocks):
+        is_mined.clear()
+        await arrive()
+        await member.page.get_by_role("button", name=f"Redeem {COFFEE}").click()
+        news = member.page.get_by_role("status")
+        await expect(news.filter(has_text="One moment, please …")).to_be_visible()
+        is_mined.set()
+        await expect(news.filter(has_text="Your code: CCCC-2222")).to_be_visible()
+        await expect(news.filter(has_text="One moment")).to_have_count(0)
+
+
+async def test_a_code_stays_on_the_page_after_the_next_one_and_a_reload(member: Member) -> None:
+    event = await member.instance.post_event(member.email)
+    await member.instance.minted(event.event_id)
+
+    async def redeemed(route: Route) -> None:
+        order = route.request.post_data_json
+        assert order is not None
+        is_coffee = order["maxCost"] == 0
+        perk = {"id": order["perkId"], "name": COFFEE if is_coffee else MUG}
+        code = "CCCC-2222" if is_coffee else "MMMM-3333"
+        await route.fulfill(json={"success": True, "confirmationCode": code, "perk": perk})
+
+    await member.page.route("**/v1/redeem", redeemed)
+    shown = [f"{COFFEE} CCCC-2222", f"{MUG} MMMM-3333"]
+    for arrive in (member.arrive, member.arrive_at_blocks):
+        await arrive()
+        await member.page.evaluate("sessionStorage.clear()")
+        await member.page.reload()
+        news = member.page.get_by_role("status")
+        for name, code in ((MUG, "MMMM-3333"), (COFFEE, "CCCC-2222"), (COFFEE, "CCCC-2222")):
+            await member.page.get_by_role("button", name=f"Redeem {name}").click()
+            await expect(news.filter(has_text=f"Your code: {code}")).to_be_visible()
+        codes = member.page.locator('[data-part="codes"] li')
+        await expect(codes).to_have_text(shown)
+        await member.page.reload()
+        await expect(codes).to_have_text(shown)
+
+
+async def test_a_browser_without_storage_shows_codes_too(member: Member) -> None:
+    await member.page.add_init_script(
+        "Object.defineProperty(window, 'sessionStorage', { get() { throw new Error('denied'); } })"
+    )
+    await member.arrive()
+    async with member.page.expect_response("**/v1/redeem") as response:
+        await member.page.get_by_role("button", name=f"Redeem {COFFEE}").click()
+    code = (await (await response.value).json())["confirmationCode"]
+    await expect(member.news).to_have_text(f"Your code: {code}")
+    await expect(member.page.locator('[data-part="codes"] li')).to_have_text(f"{COFFEE} {code}")
+
+
 async def test_a_refusal_is_shown_though_the_page_cannot_be_renewed_after_it(
     member: Member,
 ) -> None:
@@ -145,7 +257,7 @@ async def test_a_refusal_is_shown_though_the_page_cannot_be_renewed_after_it(
     await member.arrive()
     await member.page.route("**/v1/redeem", refuse)
     await member.page.route("**/v1/perks", lambda route: route.abort())
-    await member.page.get_by_role("button", name="Redeem Free coffee").click()
+    await member.page.get_by_role("button", name=f"Redeem {COFFEE}").click()
     await expect(member.news).to_have_text("This perk is sold out.")
 
 
@@ -235,11 +347,54 @@ async def test_a_nonce_of_a_cached_page_is_renewed(member: Member) -> None:
     await expect(member.block("points").get_by_role("status")).to_have_text("")
 
 
+async def test_a_page_does_nothing_for_another_member_who_has_logged_in_since(
+    member: Member,
+) -> None:
+    """As in another tab: WordPress renews the nonce for that member."""
+    await member.arrive_at_blocks()
+    other = {"login": "otto", "email": "otto@site.example", "capabilities": []}
+    member.site.keep_users({2: other})
+    member.site.keep(**{**member.site.options(), "user": 2, "fresh_nonce": OTHER_NONCE})
+    nonces = []
+
+    def note(request: Request) -> None:
+        if request.url.endswith("/checkin"):
+            nonces.append(request.headers["x-wp-nonce"])
+
+    member.page.on("request", note)
+    streak = member.block("streak")
+    await streak.get_by_role("button", name="Check in").click()
+    await expect(streak.get_by_role("status")).to_contain_text("Another member is logged in")
+    assert nonces == [member.site.options()["nonce"]]
+
+
 async def test_a_member_whose_log_in_has_ended_reads_so(member: Member) -> None:
     options = member.site.options()
     member.site.keep(**{**options, "fresh_nonce": "0", "nonce": "0000000000"})
     await member.page.goto(f"{member.site.url}/blocks/")
     await expect(member.block("points").get_by_role("status")).to_have_text("Cookie check failed")
+
+
+@pytest.mark.parametrize("language", ["pt-PT-ao90", "pt_PT", ""])
+async def test_a_page_works_in_a_language_that_the_browser_does_not_know(
+    member: Member, language: str
+) -> None:
+    """WordPress names one of its languages, and some themes name all, as no BCP 47 tag."""
+
+    async def rewritten(route: Route) -> None:
+        answer = await route.fetch()
+        text = await answer.text()
+        assert 'lang="en"' in text
+        await route.fulfill(response=answer, body=text.replace('lang="en"', f'lang="{language}"'))
+
+    event = await member.instance.post_event(
+        member.email, eventType="purchase", metadata={"amount": 1_000}
+    )
+    await member.instance.minted(event.event_id)
+    await member.page.route(member.site.url + "/rewards/", rewritten)
+    await member.arrive()
+    shown = {"": "2,000 LTZ"}.get(language, "2000 LTZ")
+    await expect(member.part("balance")).to_have_text(shown)
 
 
 async def test_blocks_ask_no_other_host_and_take_the_themes_colours(member: Member) -> None:

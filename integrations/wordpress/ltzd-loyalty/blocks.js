@@ -2,7 +2,7 @@
 (() => {
   "use strict";
 
-  const { words, fill, amount, send, renewed, redeem, onWork, reason } = window.ltzdLoyalty;
+  const { words, fill, amount, send, renewed, redeem, isOpen, onWork, arrange, reason } = window.ltzdLoyalty;
   const blocks = (name) => [...document.querySelectorAll(`[data-ltzd-block="${name}"][data-member]`)];
   const part = (block, name) => block.querySelector(`[data-part="${name}"]`);
   const teller = (block) => (text) => (part(block, "news").textContent = text);
@@ -32,7 +32,7 @@
   function showMilestones(block, milestones) {
     const list = part(block, "milestones");
     const had = new Map([...list.children].map((item) => [Number(item.dataset.days), item]));
-    list.replaceChildren(...milestones.map(({ days, bonus }) => had.get(days) || newMilestone(block, days, bonus)));
+    arrange(list, milestones.map(({ days, bonus }) => had.get(days) || newMilestone(block, days, bonus)));
     list.hidden = !milestones.length;
   }
 
@@ -57,7 +57,8 @@
     for (const item of block.querySelectorAll("li[data-perk]")) {
       const button = item.querySelector("button");
       button.hidden = false;
-      button.disabled = item.dataset.available !== "true" || costOf(item) > spendable;
+      const isAffordable = item.dataset.available === "true" && costOf(item) <= spendable;
+      button.disabled = !isOpen(item.dataset.perk, isAffordable);
     }
   }
 

@@ -160,6 +160,7 @@ function show_perks( $unused, $wrapper ) {
 	</ul>
 	<?php
 	if ( $is_member ) {
+		show_codes();
 		show_news();
 	}
 	?>

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
 
-  const { words, language, fill, amount, send, renewed, redeem, onWork, reason } = window.ltzdLoyalty;
+  const { words, language, fill, amount, send, renewed, redeem, isOpen, onWork, arrange, reason } = window.ltzdLoyalty;
 
   for (const root of document.querySelectorAll(".ltzd-loyalty[data-member]")) start(root);
 
@@ -38,9 +38,9 @@
         card.name.textContent = perk.name;
         card.price.textContent = perk.cost === 0 ? words.free : amount(perk.cost);
         card.button.setAttribute("aria-label", fill(words.redeem, perk.name));
-        card.button.disabled = !perk.available || perk.cost > spendable;
+        card.button.disabled = !isOpen(perk.id, perk.available && perk.cost <= spendable);
       }
-      part("perks").replaceChildren(...perks.map(({ id }) => cards.get(id).item));
+      arrange(part("perks"), perks.map(({ id }) => cards.get(id).item));
     }
 
     function newCard() {

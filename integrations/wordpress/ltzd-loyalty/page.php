@@ -30,6 +30,8 @@ function load_script( $name ) {
 			'root'    => rest_url( LTZD_LOYALTY_NAMESPACE . '/v1/' ),
 			'nonce'   => wp_create_nonce( 'wp_rest' ),
 			'renewal' => admin_url( 'admin-ajax.php?action=rest-nonce' ),
+			'me'      => rest_url( 'wp/v2/users/me' ),
+			'member'  => get_current_user_id(),
 			'words'   => words(),
 		];
 		wp_add_inline_script( API, 'window.ltzdLoyaltyPage = ' . as_script( $page ) . ';', 'before' );
@@ -78,10 +80,16 @@ function show_member() {
 	</form>
 	<h3><?php esc_html_e( 'Perks', 'ltzd-loyalty' ); ?></h3>
 	<ul data-part="perks"></ul>
+	<?php show_codes(); ?>
 	<template data-part="perk"><li><span data-part="name"></span> <span data-part="price"></span> <button type="button"><?php esc_html_e( 'Redeem', 'ltzd-loyalty' ); ?></button></li></template>
 </div>
 	<?php
 	return (string) ob_get_clean();
+}
+
+/** The codes of this tab's redemptions, which api.js fills in. */
+function show_codes() {
+	echo '<div data-part="codes" hidden><p>' . esc_html__( 'Your codes', 'ltzd-loyalty' ) . '</p><ul></ul></div>';
 }
 
 /** The texts of the scripts; %s is an amount with its unit, a name, or a day, and %d a number. */
@@ -94,6 +102,7 @@ function words() {
 		'redeem'    => __( 'Redeem %s', 'ltzd-loyalty' ),
 		/* translators: %s: a confirmation code */
 		'code'      => __( 'Your code: %s', 'ltzd-loyalty' ),
+		'moment'    => __( 'One moment, please …', 'ltzd-loyalty' ),
 		'waiting'   => __( 'Your order is in, and the next block confirms it. Press Redeem again to see your code.', 'ltzd-loyalty' ),
 		/* translators: %s: an amount, such as 15 LTZ */
 		'price'     => __( 'The price is now %s. Press Redeem again to take it at that price.', 'ltzd-loyalty' ),
@@ -114,6 +123,7 @@ function words() {
 		'claim'     => __( 'Claim the milestone of %d days', 'ltzd-loyalty' ),
 		/* translators: %s: an amount */
 		'claimed'   => __( 'You have claimed %s.', 'ltzd-loyalty' ),
+		'other'     => __( 'Another member is logged in at this site by now. Please load this page again.', 'ltzd-loyalty' ),
 		'silence'   => __( 'The loyalty programme gives no answer. Please try again in a moment.', 'ltzd-loyalty' ),
 	];
 }

@@ -19,7 +19,10 @@ from ltzd.http.routes import add_route
 from ltzd.http.surface import READ_METHODS, Surface
 
 PAGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
     "X-Content-Type-Options": "nosniff",
 }
 
@@ -31,8 +34,10 @@ color:#1c2430;background:#fff}
 h2{margin-top:2.5rem;font-size:1.1rem}code,.m{font-family:ui-monospace,monospace}
 .m{background:#1d4ed8;color:#fff;border-radius:4px;padding:.1rem .5rem;margin-right:.5rem}
 table{border-collapse:collapse;width:100%;margin:.5rem 0}
-pre{overflow:auto;margin:.3rem 0;font-size:.85rem}
+pre{white-space:pre-wrap;margin:.3rem 0;font-size:.85rem}td,h2{overflow-wrap:anywhere}
 th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #d5dbe5;vertical-align:top}
+@media(max-width:40rem){th,td{display:block;padding:.1rem 0;border:0}
+th{padding-top:.5rem;border-top:1px solid #d5dbe5}}
 @media(prefers-color-scheme:dark){body{color:#e6eaf2;background:#11151c}
 th,td{border-color:#313a48}a{color:#8ab4ff}}
 """

@@ -1,4 +1,4 @@
-// ltzd.js: sends the customer events of a page to ltzd. Sets no cookies and stores nothing.
+// ltzd.js: sends a page's customer events to ltzd. Sets no cookies and stores nothing.
 // <script src="https://ltzd.example/ltzd.js" data-brand="0x…" data-email="…" defer></script>
 (() => {
   "use strict";
@@ -15,7 +15,7 @@
   let rules = [];
   let isPlanned = false;
   const seen = new Set(); // Event types, each with its page.
-  const waiting = []; // Events that need an address.
+  const waiting = []; // Events without an address or a visitor.
 
   const later = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
   const trimmed = (path) => path.replace(/\/+$/, "") || "/";
@@ -32,16 +32,15 @@
     try {
       return [...document.querySelectorAll(selector)].some((node) => node.getClientRects().length);
     } catch {
-      return false; // Not a selector of this browser.
+      return false; // No selector of this browser.
     }
   }
 
-  // A list that the brand has left empty asks for nothing; the method's own list must not be empty.
+  // An empty list asks for nothing; the method's own list must not be empty.
   function hasHappened({ detectionMethod, detectionConfig: { urlPatterns, successSelectors } }) {
     const own = { url_pattern: urlPatterns, success_selector: successSelectors }[detectionMethod];
     return (
-      own !== undefined &&
-      own.length > 0 &&
+      own?.length > 0 &&
       (!urlPatterns.length || urlPatterns.some(fits)) &&
       (!successSelectors.length || successSelectors.some(isShown))
     );
@@ -75,7 +74,7 @@
   }
 
   function release() {
-    while (email && waiting.length) waiting.shift()();
+    while (email && !document.prerendering && waiting.length) waiting.shift()();
   }
 
   // ltzd refuses a duplicate for a minute; a repetition after it would count.
@@ -95,9 +94,9 @@
 
   async function post(event) {
     const headers = { "Content-Type": "application/json" };
-    const request = { method: "POST", headers, body: JSON.stringify(event), keepalive: true };
+    const body = JSON.stringify(event);
     try {
-      const answer = await fetch(`${api}manual-event`, { ...request, credentials: "omit" });
+      const answer = await fetch(`${api}manual-event`, { method: "POST", headers, body, credentials: "omit", keepalive: true });
       return { ...(await answer.json()), status: answer.status };
     } catch {
       return { success: false, status: 0 };
@@ -113,7 +112,7 @@
     const answer = await fetch(`${api}event-config?brandId=${encodeURIComponent(brand)}`, { credentials: "omit" });
     rules = (await answer.json()).events || [];
     const attributeFilter = ["class", "style", "hidden", "open"];
-    const changes = { subtree: true, childList: true, attributes: true, attributeFilter };
+    const changes = { subtree: true, childList: true, attributeFilter };
     new MutationObserver(plan).observe(document, changes);
     for (const name of ["pushState", "replaceState"]) {
       const original = history[name];
@@ -132,6 +131,7 @@
       if (target.matches?.(emailFrom) && target.validity.valid && target.value) identify(target.value);
     }, true);
   }
+  document.addEventListener("prerenderingchange", release);
   window.ltzd = { identify, track };
   start().catch(() => console.warn("ltzd: no configuration of this brand"));
 })();

@@ -6,6 +6,14 @@ export const element = (id) => document.getElementById(id);
 
 export const copyOf = (template) => element(template).content.firstElementChild.cloneNode(true);
 
+// Shows the items in this order. An item that is in its place is not moved, which would take its focus.
+export function arrange(list, items) {
+  for (const item of [...list.children]) if (!items.includes(item)) item.remove();
+  items.forEach((item, place) => {
+    if (list.children[place] !== item) list.insertBefore(item, list.children[place] ?? null);
+  });
+}
+
 export const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 const amounts = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });

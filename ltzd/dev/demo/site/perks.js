@@ -1,14 +1,17 @@
 // The perks, and the codes of redemptions.
 
 import { Refusal, ask, send } from "./api.js";
-import { copyOf, element, ltz, onPress, pause, tell } from "./page.js";
+import { arrange, copyOf, element, ltz, onPress, pause, tell } from "./page.js";
 
 const LONGEST_WAIT_MILLISECONDS = 90_000;
 const ICONS = ["drinks", "classes", "goods"];
-const KEPT = `codes of ${document.body.dataset.username}`;
+const KEPT = `redemptions of ${document.body.dataset.username}`;
 
 const cards = new Map();
-const codes = JSON.parse(sessionStorage.getItem(KEPT) ?? "[]");
+
+// `awaited` has the perks that were redeemed in this tab and have given no code yet. Their price may be
+// paid already, and only another press brings the code.
+const { codes, awaited } = kept();
 
 let shownMoney;
 
@@ -16,8 +19,9 @@ export async function load(money, redeemed) {
   shownMoney = money;
   const { perks } = await ask("perks");
   element("no-perks").hidden = perks.length > 0;
-  element("perks").replaceChildren(
-    ...perks.map((perk) => {
+  arrange(
+    element("perks"),
+    perks.map((perk) => {
       if (!cards.has(perk.id)) cards.set(perk.id, newCard(perk, redeemed));
       return cards.get(perk.id).card;
     }),
@@ -29,14 +33,15 @@ export async function load(money, redeemed) {
 // Enables the perks that the member can afford.
 function afford(money) {
   for (const { card, button, perk } of cards.values()) {
-    const reason = perk.available ? lack(perk.cost, money) : "Not available right now";
+    const reason = perk.id in awaited ? "" : obstacle(perk, money);
     card.querySelector(".price").textContent = perk.cost === 0 ? "Free" : ltz(perk.cost);
     card.querySelector(".reason").textContent = reason;
     button.disabled = Boolean(reason);
   }
 }
 
-function lack(cost, { balance, spendable, isLinked }) {
+function obstacle({ available, cost }, { balance, spendable, isLinked }) {
+  if (!available) return "Not available right now";
   if (cost <= spendable) return "";
   if (cost > balance) return `${ltz(cost - balance)} to go`;
   return isLinked ? "More than the link lets you spend today" : "Link your wallet to use what else is in it";
@@ -55,14 +60,16 @@ function newCard(perk, redeemed) {
 }
 
 async function redeem(perkId, redeemed) {
+  awaited[perkId] = true;
+  keep();
   const { confirmationCode, perk } = await atShownPrice(perkId, redeemed);
   if (confirmationCode === null) return tell("This takes longer than usual. Press again to see your code.");
   tell("");
-  keep(perk.name, confirmationCode);
+  const isNew = keepCode(perk, confirmationCode);
   element("code-title").textContent = perk.name;
   element("code-text").textContent = confirmationCode;
   element("code").showModal();
-  redeemed(perk);
+  if (isNew) redeemed(perk);
 }
 
 // A perk with a higher price than shown is not redeemed: the page shows the new price.
@@ -89,11 +96,30 @@ async function redemption(perkId, maxCost) {
   }
 }
 
-// A retry within a minute returns the same code, which is stored once.
-function keep(name, code) {
-  if (!codes.some((kept) => kept.code === code)) codes.unshift({ name, code });
-  sessionStorage.setItem(KEPT, JSON.stringify(codes));
+// A retry within a minute returns the same code, which is neither stored nor paid again.
+function keepCode({ id, name }, code) {
+  const isNew = !codes.some((each) => each.code === code);
+  if (isNew) codes.unshift({ name, code });
+  delete awaited[id];
+  keep();
   showCodes();
+  return isNew;
+}
+
+function kept() {
+  try {
+    return JSON.parse(sessionStorage.getItem(KEPT)) ?? { codes: [], awaited: {} };
+  } catch {
+    return { codes: [], awaited: {} }; // This browser stores nothing.
+  }
+}
+
+function keep() {
+  try {
+    sessionStorage.setItem(KEPT, JSON.stringify({ codes, awaited }));
+  } catch {
+    // Without storage the codes stay until the member leaves the page.
+  }
 }
 
 export function showCodes() {
