@@ -157,7 +157,8 @@ async def run_roles(
 ) -> None:
     """Run all roles until `stop` is set; `settings_wallets` as `open_daemon` takes them.
 
-    A process with the role http drains then, unless `stop_now` is set.
+    A process with the role http drains then and finishes its requests; once `stop_now` is set, it
+    does not drain, and gives its requests few seconds.
     `on_ready` is called once the servers listen, the lanes are ready and blocks are followed, or
     after five seconds. Raises the error that ended a role, Misconfigured and Unavailable.
     """
@@ -177,14 +178,16 @@ async def run_roles(
             lambda: own_report(daemon),
             on_clock=daemon.state.measured_clock,
         )
-        closing = asyncio.Event()
+        closing, stop_now = asyncio.Event(), stop_now or asyncio.Event()
         try:
             async with asyncio.TaskGroup() as group:
                 loops = [group.create_task(loop) for loop in [*_loops(daemon), reporter.run()]]
                 listening: list[asyncio.Event] = []
                 servers = [
                     group.create_task(server)
-                    for server in _servers(daemon, closing, listening, certificates, is_dev)
+                    for server in _servers(
+                        daemon, closing, stop_now, listening, certificates, is_dev
+                    )
                 ]
                 for event in listening:
                     await event.wait()
@@ -196,7 +199,7 @@ async def run_roles(
                 on_ready()
                 await stop.wait()
                 drain_seconds = 0.0 if is_dev else settings.http.drain_seconds
-                await _drain(daemon, reporter, drain_seconds, stop_now or asyncio.Event())
+                await _drain(daemon, reporter, drain_seconds, stop_now)
                 closing.set()
                 log.info("ltzd.stopping")
                 await asyncio.gather(*servers)
@@ -306,6 +309,7 @@ def _migrations(settings: Settings, follower: Follower) -> BackgroundMigrations:
 def _servers(
     daemon: Daemon,
     stop: asyncio.Event,
+    stop_now: asyncio.Event,
     listening: list[asyncio.Event],
     certificates: Certificates,
     is_dev: bool,
@@ -327,6 +331,7 @@ def _servers(
                 on_listening=_setter(event),
                 tls=tls_context(certificate),
                 draining=None if is_dev else daemon.state.draining,
+                hurry=stop_now,
             )
         )
     return servers

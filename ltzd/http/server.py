@@ -27,13 +27,15 @@ Linux takes twice as much, and several MiB where nothing is set."""
 CLOSE_POLL_SECONDS = 0.02
 LAST_HANDSHAKE_SECONDS = 0.2
 QUIET_SECONDS = 1.0
+HURRIED_SECONDS = 6.0
+"""How long a server that stops in a hurry waits for requests in flight."""
 TLS_SHUTDOWN_SECONDS = 2.0
 """How long closing a TLS connection waits for the client's close_notify."""
 
 _start_lock = asyncio.Lock()
 
 
-async def serve(
+async def serve(  # noqa: PLR0913 (where, three events of a life, and TLS)
     app: App,
     host: str,
     port: int,
@@ -43,8 +45,11 @@ async def serve(
     tls: ssl.SSLContext | None = None,
     tls_handshake_seconds: float = 10.0,
     draining: asyncio.Event | None = None,
+    hurry: asyncio.Event | None = None,
 ) -> None:
     """Serve until `stop` is set, then wait for requests in flight for at most the app's grace.
+
+    Once `hurry` is set, the server waits for HURRIED_SECONDS more at most.
 
     Once `draining` is set, each response ends its connection while new connections are still
     accepted: set it some seconds before `stop`, and reverse proxies send nothing more on a
@@ -73,7 +78,10 @@ async def serve(
         finally:
             server.server.close()
             grace_seconds = getattr(app.ctx, "grace_seconds", 0.0)
-            await _close_connections(server.connections, grace_seconds, stop)
+            if stop.is_set():
+                await _drain(server.connections, grace_seconds, hurry or asyncio.Event())
+            for connection in tuple(server.connections):
+                connection.abort()
             Sanic.unregister_app(app)
             for loop in loops:
                 loop.cancel()
@@ -154,23 +162,17 @@ async def _finish_quiet_connections(connections: Iterable[Any]) -> None:
         await asyncio.sleep(CLOSE_POLL_SECONDS)
 
 
-async def _close_connections(
-    connections: set[Any], grace_seconds: float, stop: asyncio.Event
-) -> None:
-    """Close idle connections now, busy ones after their response, the rest when time is up."""
-    if stop.is_set():
-        await _drain(connections, grace_seconds)
-    for connection in tuple(connections):
-        connection.abort()
-
-
-async def _drain(connections: set[Any], grace_seconds: float) -> None:
+async def _drain(connections: set[Any], grace_seconds: float, hurry: asyncio.Event) -> None:
+    """Close idle connections now, and busy ones after their response; return when time is up."""
     deadline = loop_time() + grace_seconds
+    hurried_deadline: float | None = None
     _close_idle(tuple(connections))
-    while connections and loop_time() < deadline:
+    while connections and loop_time() < (hurried_deadline or deadline):
         # Sanic has no event for the end of a connection.
         await asyncio.sleep(CLOSE_POLL_SECONDS)
         _close_idle(tuple(connections))
+        if hurry.is_set() and hurried_deadline is None:
+            hurried_deadline = min(deadline, loop_time() + HURRIED_SECONDS)
 
 
 def _close_idle(connections: Iterable[Any]) -> None:

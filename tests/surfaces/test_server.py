@@ -375,6 +375,30 @@ async def test_stopping_waits_for_a_request_that_waits_for_a_block(
         await serving
 
 
+async def test_stopping_in_a_hurry_waits_a_few_seconds_of_its_grace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "HURRIED_SECONDS", 0.0)
+    events = FakeEvents(gate=asyncio.Event())
+    stop, hurry = asyncio.Event(), asyncio.Event()
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    app = an_app(events, HttpPolicy(grace_seconds=3_600.0))
+    serving = asyncio.create_task(
+        serve(app, "127.0.0.1", 0, stop, on_listening=port.set_result, hurry=hurry)
+    )
+    url = f"http://127.0.0.1:{await port}/service-api/manual-event"
+    async with aiohttp.ClientSession() as client:
+        call = asyncio.create_task(client.post(url, json=an_event()))
+        await until(lambda: _is(bool(events.requests)))
+        stop.set()
+        await until(lambda: _refuses(port.result()))
+        assert not serving.done()
+        hurry.set()
+        await asyncio.wait_for(serving, 60)
+        with pytest.raises(aiohttp.ClientError):
+            await call
+
+
 async def test_stopping_waits_no_longer_than_its_grace() -> None:
     events = FakeEvents(gate=asyncio.Event())
     stop = asyncio.Event()

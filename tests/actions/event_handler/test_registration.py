@@ -132,10 +132,10 @@ async def test_an_event_is_not_refused_for_the_wallet_that_its_own_user_has_just
         ) -> dict[str, User]:
             nonlocal searches
             searches += 1
-            found: dict[str, User] = await find_users(connection, email_keys)
+            found_users: dict[str, User] = await find_users(connection, email_keys)
             if searches == 1:
                 await other.record(a_request(event_type="form_submit"))
-            return found
+            return found_users
 
         monkeypatch.setattr(erased, "find_users", find_too_early)
         recorded = await handler.record(a_request())
