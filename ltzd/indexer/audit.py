@@ -225,10 +225,15 @@ class Audit:
             return
         if differing:
             totals = sorted(map(str, differing))
-            log.error("index.totals_differ", block=check.cursor.number, totals=totals)
-            differing = await self._search(epoch, node, check)
+            searched = check.cursor.number
+            log.error("index.totals_differ", block=searched, totals=totals)
+            check = await self._search(epoch, node, check)
+            differing = frozenset(check.differences or ())
+            # Other blocks than the searched ones may explain it: the next comparison searches them.
+            if differing and check.cursor.number == searched:
+                log.error("index.totals_unexplained", totals=sorted(map(str, differing)))
+                self._unexplained |= differing
         self._note_differences(differing)
-        self._unexplained |= differing
         # A reorg may replace blocks above the final one before the next comparison.
         self._searched_number = state.final_number
 
@@ -262,28 +267,22 @@ class Audit:
         sources = [(contract.address, contract.totals) for contract in self._contracts]
         return await check_totals(self._pool, self._chain_id, node, sources, place)
 
-    async def _search(
-        self, epoch: int, node: Node, check: TotalsCheck
-    ) -> frozenset[TotalDifference]:
+    async def _search(self, epoch: int, node: Node, check: TotalsCheck) -> TotalsCheck:
         """Compares blocks from the newest down to where the totals agreed, until they agree again.
 
-        Returns the differences that remain.
+        Returns the last comparison of totals, which may be of a newer block than the searched ones.
         """
         last = check.cursor.number
-        differing = frozenset(check.differences or ())
         while last > self._searched_number:
             begun = self._clock()
             first = max(self._searched_number + 1, last - self._policy.range_blocks + 1)
             if await self._search_range(epoch, node, first, last):
-                again = await self._differing_totals(node)
-                if again is not None:
-                    differing = frozenset(again.differences or ())
-                if not differing:
-                    return differing
+                check = await self._differing_totals(node) or check
+                if not check.differences:
+                    return check
             last = first - 1
             await self._rest(begun)
-        log.error("index.totals_unexplained", totals=sorted(map(str, differing)))
-        return differing
+        return check
 
     async def _search_range(self, epoch: int, node: Node, first: int, last: int) -> bool:
         """Returns whether a block differed."""

@@ -13,7 +13,7 @@ from ltzd.errors import LaneLost, NodeUnavailable
 from ltzd.indexer.audit import Audit
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import AuditPolicy, IndexerPolicy
-from ltzd.indexer.repair import IndexRepair
+from ltzd.indexer.repair import IndexRepair, RangeCheck
 from ltzd.store.database import Pool, session
 from ltzd.store.indexer import chains
 from ltzd.store.operator.leases import Leases
@@ -262,6 +262,30 @@ async def test_totals_are_compared_at_the_end_of_each_range_of_a_backfill(
             audited.node.mine(20, logs=[given_to(ANN, 5), given_to(BOB, 7)])
             await until(partial(audited.balance_is, BOB, amount))
     assert await audited.audited() is None
+
+
+async def test_blocks_that_come_during_a_search_are_searched_by_the_next_comparison(
+    audited: Audited, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may lack facts as well, and differ in the same totals by the same amounts."""
+    omit(audited.node, lambda entry: int(entry["logIndex"], 16) == 1)
+    logs = [given_to(ANN, 5), given_to(BOB, 7)]
+    head = audited.node.mine(20, logs=logs).number
+    await audited.index()
+    mend = audited.audit._repair.mend
+
+    async def mend_while_blocks_come(check: RangeCheck, epoch: int) -> None:
+        await mend(check, epoch)
+        if check.differences and audited.node.head.number == head:
+            audited.node.mine(20, logs=logs)
+            await audited.index()
+
+    monkeypatch.setattr(audited.audit._repair, "mend", mend_while_blocks_come)
+    await audited.compare_totals()
+    assert await audited.balance(BOB) == 7
+    await audited.compare_totals()
+    assert await audited.balance(BOB) == 14
+    assert audited.audit.differing_totals == ()
 
 
 async def test_a_range_whose_state_is_pruned_is_compared_later_on(audited: Audited) -> None:
