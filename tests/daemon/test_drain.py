@@ -1,11 +1,14 @@
 """A process of `ltzd run` that is told to end: readiness goes first, then the ports."""
 
+import asyncio
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import aiohttp
+import pytest
 import pytest_asyncio
 
 from ltzd.store import database, processes
@@ -62,3 +65,38 @@ async def test_readiness_ends_before_the_ports_and_the_row_goes_with_a_clean_end
         await process.process.wait()
     assert await processes.list_all(connection) == ()
     await connection.close()
+
+
+async def test_a_second_signal_cuts_off_the_requests_that_the_first_one_waits_for(
+    tmp_path: Path, database_url: str
+) -> None:
+    """The request reads a locked table, and would be answered once its read has timed out."""
+    node = FakeNode()
+    node.mine()
+    owner = await database.connect(database_url, "test")
+    async with (
+        a_served_node(node) as node_url,
+        Deployment(tmp_path, database_url, node_url).running("") as process,
+        aiohttp.ClientSession() as client,
+    ):
+        url = f"http://127.0.0.1:{process.port}/service-api/events/{uuid4()}"
+
+        async def answered() -> int:
+            async with client.get(url) as answer:
+                return answer.status
+
+        async def waits_for_lock() -> bool:
+            waiting = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"
+            return await owner.fetchval(waiting) is True
+
+        async with owner.transaction():
+            await owner.execute("LOCK TABLE events")
+            request = asyncio.create_task(answered())
+            await until(waits_for_lock)
+            process.process.send_signal(signal.SIGTERM)
+            await process.logged("ltzd.stopping")
+            process.process.send_signal(signal.SIGTERM)
+            with pytest.raises(aiohttp.ClientConnectionError):
+                await request
+            await process.process.wait()
+    await owner.close()
