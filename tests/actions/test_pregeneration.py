@@ -23,6 +23,7 @@ from ltzd.actions.pregeneration import PER_DAY, PER_MINUTE, Pregeneration, Prege
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.actions.users.custodial_wallets import CustodialWallets
 from ltzd.cache.rate_limits import RateLimit, RateLimits
+from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.errors import (
@@ -247,15 +248,21 @@ async def test_of_fifty_concurrent_requests_one_creates_the_wallet_and_all_get_i
 
 
 async def test_concurrent_requests_for_one_account_share_their_provider_requests(
-    process: Process, sandbox: Sandbox
+    process: Process, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    joined, call = Counter[str](), SingleFlight.call
+
+    def counted(flights: Any, key: Any, start: Any) -> Any:
+        joined["requests"] += 1
+        return call(flights, key, start)
+
+    monkeypatch.setattr(SingleFlight, "call", counted)
     calls = count_calls(sandbox)
     process.accounts.gate.clear()
     requests = [asyncio.create_task(process.ask()) for _ in range(50)]
 
     async def everybody_found_no_row() -> bool:
-        is_idle = process.pool.get_idle_size() == process.pool.get_size()
-        return is_idle and len(process.accounts.requests) > 0
+        return joined["requests"] == 50
 
     await until(everybody_found_no_row)
     process.accounts.gate.set()
