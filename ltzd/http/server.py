@@ -121,6 +121,18 @@ async def _start(
 
 def listen(host: str, port: int) -> socket.socket:
     """Raises Misconfigured, whose message says what to do."""
+    listener = _bind(host, port)
+    listener.listen(BACKLOG)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNREAD_BYTES)
+    return listener
+
+
+def require_free(host: str, port: int) -> None:
+    """Raises Misconfigured if another program listens there; no client can connect meanwhile."""
+    _bind(host, port).close()
+
+
+def _bind(host: str, port: int) -> socket.socket:
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
@@ -128,19 +140,25 @@ def listen(host: str, port: int) -> socket.socket:
             f"{host} is not an address of this machine: set another host."
         ) from error
     family, _, _, _, address = addresses[0]
+    bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listener = socket.create_server(address, family=family, backlog=BACKLOG)
-    except PermissionError as error:
-        raise Misconfigured(
-            f"Port {port} needs privileges that this user does not have: choose one above 1023."
-        ) from error
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
     except OSError as error:
-        raise Misconfigured(
-            f"Port {port} on {host} cannot be used ({error.strerror}): "
-            "stop the program that uses it, or choose another port."
-        ) from error
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNREAD_BYTES)
-    return listener
+        bound.close()
+        raise Misconfigured(_why_unusable(host, port, error)) from error
+    return bound
+
+
+def _why_unusable(host: str, port: int, error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return f"Port {port} needs privileges that this user does not have: choose one above 1023."
+    return (
+        f"Port {port} on {host} cannot be used ({error.strerror}): "
+        "stop the program that uses it, or choose another port."
+    )
 
 
 async def _take_last_connections(listener: socket.socket) -> None:
