@@ -27,6 +27,9 @@ Linux takes twice as much, and several MiB where nothing is set."""
 CLOSE_POLL_SECONDS = 0.02
 LAST_HANDSHAKE_SECONDS = 0.2
 QUIET_SECONDS = 1.0
+CLIENT_SECONDS = 6.0
+"""How long a server that stops waits for the rest of a request, and for a client that does not read
+its answer. Requests that are being answered have the app's grace."""
 HURRIED_SECONDS = 6.0
 """How long a server that stops in a hurry waits for requests in flight."""
 TLS_SHUTDOWN_SECONDS = 2.0
@@ -47,7 +50,8 @@ async def serve(  # noqa: PLR0913 (where, three events of a life, and TLS)
     draining: asyncio.Event | None = None,
     hurry: asyncio.Event | None = None,
 ) -> None:
-    """Serve until `stop` is set, then wait for requests in flight for at most the app's grace.
+    """Serve until `stop` is set, then wait for requests in flight for at most the app's grace, and
+    for clients for at most CLIENT_SECONDS of it.
 
     Once `hurry` is set, the server waits for HURRIED_SECONDS more at most.
 
@@ -181,16 +185,38 @@ async def _finish_quiet_connections(connections: Iterable[Any]) -> None:
 
 
 async def _drain(connections: set[Any], grace_seconds: float, hurry: asyncio.Event) -> None:
-    """Close idle connections now, and busy ones after their response; return when time is up."""
-    deadline = loop_time() + grace_seconds
+    """Close idle connections now, and busy ones after their response; return when time is up.
+
+    Connections whose client makes the server wait are ended after CLIENT_SECONDS.
+    """
+    begun_at = loop_time()
+    deadline = begun_at + grace_seconds
     hurried_deadline: float | None = None
+    late: set[Any] = set()
     _close_idle(tuple(connections))
     while connections and loop_time() < (hurried_deadline or deadline):
         # Sanic has no event for the end of a connection.
         await asyncio.sleep(CLOSE_POLL_SECONDS)
         _close_idle(tuple(connections))
+        if loop_time() >= begun_at + CLIENT_SECONDS:
+            late = _end_late(connections, late)
         if hurry.is_set() and hurried_deadline is None:
             hurried_deadline = min(deadline, loop_time() + HURRIED_SECONDS)
+
+
+def _end_late(connections: Iterable[Any], late: set[Any]) -> set[Any]:
+    """End the connections of `late` whose client is still awaited; returns the other awaited ones.
+
+    After a freeze of this machine the client's bytes may be there, and are read before the next
+    look.
+    """
+    awaited = {connection for connection in connections if connection.awaited is not None}
+    for connection in awaited & late:
+        if connection.is_receiving:
+            connection.end_slow_request()
+        else:
+            connection.abort()
+    return awaited - late
 
 
 def _close_idle(connections: Iterable[Any]) -> None:
