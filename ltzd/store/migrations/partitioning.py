@@ -239,9 +239,10 @@ async def grants(connection: Connection, relation: str) -> list[str]:
           FROM pg_class
          WHERE oid = $1::text::regclass
          UNION ALL
-        SELECT format('GRANT %s ON %%s TO %s', privilege_type,
+        SELECT format('GRANT %s ON %%s TO %s%s', privilege_type,
                       CASE WHEN grantee = 0 THEN 'PUBLIC'
-                           ELSE quote_ident(pg_get_userbyid(grantee)) END)
+                           ELSE quote_ident(pg_get_userbyid(grantee)) END,
+                      CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
           FROM pg_class, aclexplode(relacl)
          WHERE oid = $1::text::regclass AND grantee <> relowner
         """,
