@@ -384,13 +384,14 @@ def _may_hide(block: _Block, contract: IndexedContract, facts: Sequence[Fact]) -
     )
 
 
-def _keys(logs: Iterable[NodeLog]) -> set[tuple[str, str, str, str]]:
+def _keys(logs: Iterable[NodeLog]) -> set[tuple[str, ...]]:
     return {
         (
             str(entry["logIndex"]),
             str(entry["address"]).lower(),
             str(entry["data"]).lower(),
             " ".join(entry["topics"]).lower(),
+            str(entry["transactionHash"]).lower(),
         )
         for entry in logs
     }
