@@ -162,7 +162,8 @@ class RateLimits:
     ) -> list[bool]:
         """Claim each key for `seconds`, all in one call; returns in order whether each was free.
 
-        `name` labels a metric. A key is free if nobody has claimed it in the last `seconds`.
+        `name` labels a metric. A key is free if nobody has claimed it in the last `seconds`. While
+        Redis is away, and after it has lost its data, the claims of this process still count.
         """
         names = [window_name(name, seconds, key) for key in keys]
         are_new = await self._claim(names, seconds)
@@ -172,15 +173,16 @@ class RateLimits:
         return are_new
 
     async def _claim(self, names: Sequence[bytes], seconds: int) -> list[bool]:
+        are_new = [self._memory.hit(name, seconds).count == 1 for name in names]
         if self._redis is not None and self._may_try_redis():
             try:
-                are_new = await self._redis.use_once(names, seconds)
+                are_new_there = await self._redis.use_once(names, seconds)
             except FAILURES as error:
                 self._note_failure(error)
             else:
                 self._note_success()
-                return are_new
-        return [self._memory.hit(name, seconds).count == 1 for name in names]
+                return [here and there for here, there in zip(are_new, are_new_there, strict=True)]
+        return are_new
 
     async def _count(self, name: bytes, seconds: int) -> WindowCount:
         if self._redis is None or not self._may_try_redis():

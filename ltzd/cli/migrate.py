@@ -3,23 +3,30 @@
 import asyncio
 from typing import Any
 
+from ltzd import __version__
 from ltzd.cli.output import logged_to_stderr, print_json, print_message
 from ltzd.cli.targets import Target, open_connection
-from ltzd.store import background_migrations, database
+from ltzd.errors import Misconfigured
+from ltzd.store import background_migrations, database, processes
 from ltzd.store.background_migrations import BackgroundMigration, BackgroundMigrations
 from ltzd.store.database import Schema
+from ltzd.store.indexer import chains
 from ltzd.store.migrations import describe_revision, known_revisions
+from ltzd.store.operator import leases
+from ltzd.store.operator.leases import indexer_lease
 
 
 def migrate(target: Target, *, converts: bool, as_json: bool) -> None:
     """Upgrade the schema; with `converts` also convert large tables, however long it takes.
 
-    Raises Misconfigured and DatabaseUnavailable.
+    Raises Misconfigured, also before a conversion beside an indexer of another version, and
+    DatabaseUnavailable.
     """
     before = asyncio.run(database.read_schema(target.database_url))
     with logged_to_stderr():
         asyncio.run(database.migrate(target.database_url, in_child=True))
-        if converts:
+        if converts and asyncio.run(_unconverted(target)):
+            asyncio.run(_require_no_other_indexer(target))
             asyncio.run(BackgroundMigrations(target.database_url, lambda: True).run())
     left = asyncio.run(_unconverted(target))
     if as_json:
@@ -54,6 +61,29 @@ async def _unconverted(target: Target) -> list[BackgroundMigration]:
         if await connection.fetchval("SELECT to_regclass('background_migrations')") is None:
             return []
         return list(await background_migrations.list_pending(connection))
+
+
+async def _require_no_other_indexer(target: Target) -> None:
+    """Raises Misconfigured if an indexer of another version holds the lease.
+
+    An earlier version does not know the layout of the converted tables.
+    """
+    async with open_connection(target, "migrate") as connection:
+        chain = await chains.identity(connection)
+        name = None if chain is None else indexer_lease(chain.chain_id)
+        holders = {
+            lease.process
+            for lease in await leases.list_all(connection)
+            if lease.is_held and lease.name == name
+        }
+        rows = await processes.list_all(connection)
+    own = {row.identity.name for row in rows if row.identity.version == __version__}
+    for holder in holders - own:
+        raise Misconfigured(
+            f"The process {holder} indexes this database with another version of ltzd, which may "
+            "not know the converted tables: stop it, or replace it by this version, and run the "
+            "command again. The schema is upgraded, and no table was converted."
+        )
 
 
 def _heading(schema: Schema) -> str:

@@ -31,7 +31,7 @@ from ltzd.daemon.surfaces import admin_app, http_app
 from ltzd.daemon.tracing import exported_spans
 from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
 from ltzd.http.sanic_app import App
-from ltzd.http.server import serve
+from ltzd.http.server import require_free, serve
 from ltzd.http.tls import ServerCertificate
 from ltzd.indexer.follower import Follower
 from ltzd.operator.fleet.fleet import SettingsWallet
@@ -83,6 +83,7 @@ async def _until_signal(settings: Settings) -> None:
         if wallets is None:
             return
         certificates = Certificates.of(settings)
+        require_free_ports(settings)
         await run_roles(
             settings,
             stop,
@@ -91,6 +92,15 @@ async def _until_signal(settings: Settings) -> None:
             certificates=certificates,
             settings_wallets=wallets,
         )
+
+
+def require_free_ports(settings: Settings) -> None:
+    """Raises Misconfigured if a port is taken, before this start has changed the database."""
+    listeners: list[ListenerSettings] = [settings.admin]
+    if "http" in settings.roles:
+        listeners.append(settings.http)
+    for listener in listeners:
+        require_free(listener.host, listener.port)
 
 
 async def _unless_stopped(

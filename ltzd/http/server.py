@@ -27,6 +27,9 @@ Linux takes twice as much, and several MiB where nothing is set."""
 CLOSE_POLL_SECONDS = 0.02
 LAST_HANDSHAKE_SECONDS = 0.2
 QUIET_SECONDS = 1.0
+CLIENT_SECONDS = 6.0
+"""How long a server that stops waits for the rest of a request, and for a client that does not read
+its answer. Requests that are being answered have the app's grace."""
 HURRIED_SECONDS = 6.0
 """How long a server that stops in a hurry waits for requests in flight."""
 TLS_SHUTDOWN_SECONDS = 2.0
@@ -47,7 +50,8 @@ async def serve(  # noqa: PLR0913 (where, three events of a life, and TLS)
     draining: asyncio.Event | None = None,
     hurry: asyncio.Event | None = None,
 ) -> None:
-    """Serve until `stop` is set, then wait for requests in flight for at most the app's grace.
+    """Serve until `stop` is set, then wait for requests in flight for at most the app's grace, and
+    for clients for at most CLIENT_SECONDS of it.
 
     Once `hurry` is set, the server waits for HURRIED_SECONDS more at most.
 
@@ -121,6 +125,18 @@ async def _start(
 
 def listen(host: str, port: int) -> socket.socket:
     """Raises Misconfigured, whose message says what to do."""
+    listener = _bind(host, port)
+    listener.listen(BACKLOG)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNREAD_BYTES)
+    return listener
+
+
+def require_free(host: str, port: int) -> None:
+    """Raises Misconfigured if another program listens there; no client can connect meanwhile."""
+    _bind(host, port).close()
+
+
+def _bind(host: str, port: int) -> socket.socket:
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
@@ -128,19 +144,25 @@ def listen(host: str, port: int) -> socket.socket:
             f"{host} is not an address of this machine: set another host."
         ) from error
     family, _, _, _, address = addresses[0]
+    bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listener = socket.create_server(address, family=family, backlog=BACKLOG)
-    except PermissionError as error:
-        raise Misconfigured(
-            f"Port {port} needs privileges that this user does not have: choose one above 1023."
-        ) from error
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
     except OSError as error:
-        raise Misconfigured(
-            f"Port {port} on {host} cannot be used ({error.strerror}): "
-            "stop the program that uses it, or choose another port."
-        ) from error
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNREAD_BYTES)
-    return listener
+        bound.close()
+        raise Misconfigured(_why_unusable(host, port, error)) from error
+    return bound
+
+
+def _why_unusable(host: str, port: int, error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return f"Port {port} needs privileges that this user does not have: choose one above 1023."
+    return (
+        f"Port {port} on {host} cannot be used ({error.strerror}): "
+        "stop the program that uses it, or choose another port."
+    )
 
 
 async def _take_last_connections(listener: socket.socket) -> None:
@@ -163,16 +185,38 @@ async def _finish_quiet_connections(connections: Iterable[Any]) -> None:
 
 
 async def _drain(connections: set[Any], grace_seconds: float, hurry: asyncio.Event) -> None:
-    """Close idle connections now, and busy ones after their response; return when time is up."""
-    deadline = loop_time() + grace_seconds
+    """Close idle connections now, and busy ones after their response; return when time is up.
+
+    Connections whose client makes the server wait are ended after CLIENT_SECONDS.
+    """
+    begun_at = loop_time()
+    deadline = begun_at + grace_seconds
     hurried_deadline: float | None = None
+    late: set[Any] = set()
     _close_idle(tuple(connections))
     while connections and loop_time() < (hurried_deadline or deadline):
         # Sanic has no event for the end of a connection.
         await asyncio.sleep(CLOSE_POLL_SECONDS)
         _close_idle(tuple(connections))
+        if loop_time() >= begun_at + CLIENT_SECONDS:
+            late = _end_late(connections, late)
         if hurry.is_set() and hurried_deadline is None:
             hurried_deadline = min(deadline, loop_time() + HURRIED_SECONDS)
+
+
+def _end_late(connections: Iterable[Any], late: set[Any]) -> set[Any]:
+    """End the connections of `late` whose client is still awaited; returns the other awaited ones.
+
+    After a freeze of this machine the client's bytes may be there, and are read before the next
+    look.
+    """
+    awaited = {connection for connection in connections if connection.awaited is not None}
+    for connection in awaited & late:
+        if connection.is_receiving:
+            connection.end_slow_request()
+        else:
+            connection.abort()
+    return awaited - late
 
 
 def _close_idle(connections: Iterable[Any]) -> None:

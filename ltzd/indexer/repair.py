@@ -29,7 +29,7 @@ from ltzd.store.indexer import chains, derived_rows, mending
 from ltzd.store.indexer.chains import BlockRow, Cursor
 from ltzd.store.indexer.fact_rows import FactKey, TableCorrection, read_rows
 from ltzd.store.indexer.mending import NO_MENDING, Mending
-from ltzd.values import address_of
+from ltzd.values import Hash32, address_of
 
 log = structlog.get_logger()
 
@@ -144,7 +144,7 @@ class IndexRepair:
             if block is None:
                 undecided.append(number)
                 continue
-            block_differences = await self._compare_block(block, corrections)
+            block_differences = await self._compare_block(node, block, corrections)
             if block_differences is None:
                 undecided.append(number)
             elif block_differences:
@@ -271,11 +271,12 @@ class IndexRepair:
         return numbers
 
     async def _compare_block(
-        self, block: _Block, corrections: Sequence[dict[str, TableCorrection]]
+        self, node: Node, block: _Block, corrections: Sequence[dict[str, TableCorrection]]
     ) -> list[Difference] | None:
         """Adds the corrections of one block to the corrections of each contract.
 
-        Returns None, and adds nothing, if the block's bloom contradicts a single node.
+        Returns None, and adds nothing, if the block's bloom contradicts a single node, or other
+        nodes name other transactions.
         """
         differences = []
         number = block.header.number
@@ -306,9 +307,32 @@ class IndexRepair:
                     [*before.insert, *(by_key[key] for key in kinds if key in by_key)],
                 )
                 changes.append((tables, table.name, correction))
+        if changes and await self._are_denied(node, block):
+            return None
         for tables, name, correction in changes:
             tables[name] = correction
         return differences
+
+    async def _are_denied(self, node: Node, block: _Block) -> bool:
+        """Whether another node names other transactions for the logs, and none names the same.
+
+        The block's hash proves its logs, but not which transactions wrote them.
+        """
+        own = _transactions(fact for facts in block.facts for fact in facts)
+        is_denied = False
+        for other in node.others(block.header.number):
+            try:
+                logs = await other.logs_of_block(block.header.hash, *addresses(self._contracts))
+                facts = [_facts_of(contract, logs) for contract in self._contracts]
+            except NodeUnavailable:
+                continue
+            shown = _transactions(fact for each in facts for fact in each)
+            if own.items() <= shown.items():
+                return False
+            is_denied = is_denied or any(
+                own.get(index, name) != name for index, name in shown.items()
+            )
+        return is_denied
 
     async def _block(self, node: Node, number: int) -> _Block | None:
         """A block with its facts by its receipts; None if nothing tells which node is right."""
@@ -384,16 +408,22 @@ def _may_hide(block: _Block, contract: IndexedContract, facts: Sequence[Fact]) -
     )
 
 
-def _keys(logs: Iterable[NodeLog]) -> set[tuple[str, str, str, str]]:
+def _keys(logs: Iterable[NodeLog]) -> set[tuple[str, ...]]:
     return {
         (
             str(entry["logIndex"]),
             str(entry["address"]).lower(),
             str(entry["data"]).lower(),
             " ".join(entry["topics"]).lower(),
+            str(entry["transactionHash"]).lower(),
         )
         for entry in logs
     }
+
+
+def _transactions(facts: Iterable[Fact]) -> dict[int, Hash32]:
+    """By the log's index."""
+    return {fact.position.log_index: fact.position.transaction_hash for fact in facts}
 
 
 def _facts_of(contract: IndexedContract, logs: Iterable[NodeLog]) -> list[Fact]:

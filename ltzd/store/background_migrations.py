@@ -23,7 +23,12 @@ from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store import database
 from ltzd.store.connection_errors import reason_of
 from ltzd.store.database import Connection
-from ltzd.store.migrations import empty_balances, event_partitions, partitioning
+from ltzd.store.migrations import (
+    concurrent_indexes,
+    empty_balances,
+    event_partitions,
+    partitioning,
+)
 from ltzd.store.role_pools import SESSION_SETTINGS
 
 log = structlog.get_logger()
@@ -55,6 +60,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
         Step("checks the ids of its rows", event_partitions.bound),
         Step("becomes the first partition", event_partitions.swap),
     ),
+    "index": (Step("gets an index", concurrent_indexes.build_added),),
     "shrink": (Step("loses the balances of zero", empty_balances.delete),),
 }
 """The steps by the first word of a migration's name; the rest of the name is their argument."""

@@ -149,6 +149,23 @@ async def test_a_changed_maximum_holds_in_windows_under_way(
         assert (await limits.hit(replace(TEN, max_hits=7), "x")).is_within
 
 
+@pytest.mark.parametrize("loses", ["server", "data"])
+async def test_what_a_process_has_claimed_stays_claimed_though_redis_is_lost(loses: str) -> None:
+    """A nonce that Redis alone knew could be used again as soon as Redis was away."""
+    async with a_redis_server() as server, RateLimits(server.url) as limits:
+        assert await limits.use_once("nonces", 600, [("a",), ("b",)]) == [True, True]
+        if loses == "server":
+            await server.stop()
+        else:
+            async with server.client() as client:
+                await client.flushall()
+        assert await limits.use_once("nonces", 600, [("b",), ("a",), ("c",)]) == [
+            False,
+            False,
+            True,
+        ]
+
+
 @pytest.mark.parametrize("is_shared", [True, False], ids=["redis", "memory"])
 async def test_a_window_ends_though_refused_hits_go_on(redis: RedisServer, is_shared: bool) -> None:
     once = RateLimit("once", 1, 1)

@@ -375,6 +375,39 @@ async def test_stopping_waits_for_a_request_that_waits_for_a_block(
         await serving
 
 
+async def test_stopping_waits_a_few_seconds_only_for_the_rest_of_a_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A stranger needs no credential to send half a body; the relay beside it goes on."""
+    passed = 0.0
+    monkeypatch.setattr(server, "loop_time", lambda: passed)
+    events = FakeEvents(gate=asyncio.Event())
+    stop = asyncio.Event()
+    port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    app = an_app(events, HttpPolicy(body_seconds=3_600.0))
+    serving = asyncio.create_task(serve(app, "127.0.0.1", 0, stop, on_listening=port.set_result))
+    reader, writer = await asyncio.open_connection("127.0.0.1", await port)
+    writer.write(POST + b"Content-Length: 10\r\n\r\n{")
+    url = f"http://127.0.0.1:{port.result()}/service-api/manual-event"
+    async with aiohttp.ClientSession() as client:
+        call = asyncio.create_task(client.post(url, json=an_event()))
+        limit = app.ctx.connection_limit
+        await until(lambda: _is(any(each.is_receiving for each in limit.all())))
+        await until(lambda: _is(bool(events.requests)))
+        stop.set()
+        await until(lambda: _refuses(port.result()))
+        assert any(each.is_receiving for each in limit.all())
+        passed = server.CLIENT_SECONDS
+        assert (await asyncio.wait_for(reader.read(), 30)).startswith(b"HTTP/1.1 408")
+        assert not serving.done()
+        assert events.gate is not None
+        events.gate.set()
+        async with await call as answer:
+            assert answer.status == 200
+        await serving
+    writer.close()
+
+
 async def test_stopping_in_a_hurry_waits_a_few_seconds_of_its_grace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

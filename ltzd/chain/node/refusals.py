@@ -308,12 +308,16 @@ def _limit_refusal(code: int, method: str) -> Refusal | None:
 
 
 def _pause_of(text: str, data: object) -> float | None:
-    """The pause that the error's data or text asks for, in seconds."""
+    """The pause that the error's data, its field `rate`, or its text asks for, in seconds.
+
+    Infura sends a pause of 0 now and then, which says nothing.
+    """
     if isinstance(data, Mapping):
-        fields: Mapping[Any, Any] = data
+        rate = data.get("rate")
+        fields: Mapping[Any, Any] = {**rate, **data} if isinstance(rate, Mapping) else data
         for key in ("backoff_seconds", "retry_after", "try_again_in"):
             value = fields.get(key)
-            if isinstance(value, int | float) and 0 <= value < 1e9:
+            if isinstance(value, int | float) and 0 < value < 1e9:
                 return float(value)
             if isinstance(value, str):
                 return _pause_in(f"retry in {value[:40]}")

@@ -1,6 +1,7 @@
 """Checks the database: that it answers, its durability, schema and clock, and the master key."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import asyncpg
@@ -18,7 +19,7 @@ from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.migrations import known_revisions
 from ltzd.store.start_facts import DatabaseFacts
-from ltzd.values import Address
+from ltzd.values import Address, hex_of
 
 
 @dataclass(slots=True)
@@ -76,6 +77,8 @@ async def _examine(
         findings.append(_master_key(await start_facts.sealing_key_ids(connection), sealer))
     if facts.revision is not None:
         examination.chain = await chains.identity(connection)
+        if facts.revision == known_revisions()[-1] and "indexer" not in settings.roles:
+            findings += _contracts(settings, await chains.contracts_in_use(connection))
         examination.has_worked = await start_facts.wallets_with_transactions(connection, wallets)
 
 
@@ -101,6 +104,27 @@ def _schema(facts: DatabaseFacts, settings: Settings) -> Finding:
         )
     at = "no schema yet" if facts.revision is None else f"the older revision {facts.revision}"
     return ok("schema", f"The database has {at}: the start brings it to {known[-1]}.")
+
+
+def _contracts(settings: Settings, in_use: Sequence[Sequence[Address]]) -> list[Finding]:
+    """Compares `[contracts]` with the index, which a process without an indexer cannot change."""
+    addresses = settings.contracts.addresses()
+    if not in_use or any(set(addresses.values()) <= set(contracts) for contracts in in_use):
+        return []
+    indexed = {address for contracts in in_use for address in contracts}
+    others = [
+        f"contracts.{setting} {hex_of(address)}"
+        for setting, address in addresses.items()
+        if address not in indexed
+    ]
+    return [
+        fault(
+            "contracts",
+            f"The index does not hold the facts of {' and '.join(others or addresses)}: give all "
+            "processes the same [contracts]. If the contracts have changed, start the process "
+            "with the role indexer first, which rebuilds the index for them.",
+        )
+    ]
 
 
 def _grants(facts: DatabaseFacts) -> str:

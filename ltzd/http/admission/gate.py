@@ -107,22 +107,22 @@ class AdmissionGate:
         self._limit = min(policy.most, 2 * policy.least)
         self._slots, self._patient_slots = _Slots(), _Slots()
         self._first = 0
-        self._lines: dict[Urgency, Turns[_Waiting]] = {
+        self._queues: dict[Urgency, Turns[_Waiting]] = {
             urgency: Turns() for urgency in Urgency if urgency is not Urgency.ALWAYS
         }
-        self._all_lines = tuple(self._lines.values())
-        self._search_at: dict[Urgency, float] = dict.fromkeys(self._lines, -math.inf)
-        """Before these times no request of a line can have waited for too long."""
+        self._all_queues = tuple(self._queues.values())
+        self._search_at: dict[Urgency, float] = dict.fromkeys(self._queues, -math.inf)
+        """Before these times no request of a queue can have waited for too long."""
         self._begun_meanwhile: dict[Urgency, int] = {}
-        """Requests that have begun since the line was last empty."""
-        self._demands = {urgency: Demand(policy) for urgency in self._lines}
-        self._stood_at: dict[Urgency, float] = dict.fromkeys(self._lines, -math.inf)
+        """Requests that have begun since the queue was last empty."""
+        self._demands = {urgency: Demand(policy) for urgency in self._queues}
+        self._stood_at: dict[Urgency, float] = dict.fromkeys(self._queues, -math.inf)
         self._arriving: Counter[str] = Counter()
         """By party, requests whose bytes came in this turn of the event loop: their tasks have not
         run, so they neither hold slots nor wait."""
         self._arrived = 0
         self._begun: Counter[Urgency] = Counter()
-        self._rates: dict[Urgency, float] = dict.fromkeys(self._lines, 0.0)
+        self._rates: dict[Urgency, float] = dict.fromkeys(self._queues, 0.0)
         self._refused = 0
         self._begun_lately = 0
         self._retry_seconds = 1
@@ -150,7 +150,7 @@ class AdmissionGate:
     @property
     def is_crowded(self) -> bool:
         """Whether any request waits for a slot."""
-        first, quick, patient = self._all_lines
+        first, quick, patient = self._all_queues
         return bool(first.count or quick.count or patient.count)
 
     @property
@@ -171,7 +171,7 @@ class AdmissionGate:
 
     def waiting(self, urgency: Urgency) -> int:
         """The requests of this urgency that wait."""
-        return len(self._lines[urgency])
+        return len(self._queues[urgency])
 
     def try_begin(self, asker: Asker) -> Slot | None:
         """A slot at once, or None if the request must `wait`.
@@ -180,29 +180,29 @@ class AdmissionGate:
         """
         if self._is_free(asker):
             return self._slot(asker)
-        refusal = self._refusal_in_line(asker)
+        refusal = self._refusal_in_queue(asker)
         if refusal is not None:
             self.count_refusal(refusal, asker)
             raise refusal
         return None
 
     async def wait(self, asker: Asker) -> Slot:
-        """Wait in line for a slot. Raises as `try_begin` does."""
+        """Wait in the queue for a slot. Raises as `try_begin` does."""
         begun = perf_counter()
-        line = self._lines[asker.urgency]
-        if line and len(line) >= self._most(asker.urgency):
+        queue = self._queues[asker.urgency]
+        if queue and len(queue) >= self._most(asker.urgency):
             # A party that waits with more gives up its newest request.
             self._refuse_one_of(asker.urgency)
-        if not line:
+        if not queue:
             self._begun_meanwhile[asker.urgency] = 0
         future: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
         waiting = _Waiting(asker, future, self._clock())
-        line.add(asker.party, asker.caller, waiting)
+        queue.add(asker.party, asker.caller, waiting)
         self._was_short = True
         try:
             return await future
         except asyncio.CancelledError:
-            if not line.remove(asker.party, asker.caller, waiting) and _has_slot(future):
+            if not queue.remove(asker.party, asker.caller, waiting) and _has_slot(future):
                 future.result().release()
             raise
         finally:
@@ -218,7 +218,7 @@ class AdmissionGate:
             return self._refusal(asker)
         if self._is_free(asker):
             return None
-        return self._refusal_in_line(asker)
+        return self._refusal_in_queue(asker)
 
     def arrived(self, party: str = "") -> None:
         """Count a request that goes to the application, in this turn of the event loop."""
@@ -232,19 +232,19 @@ class AdmissionGate:
         self._arrived = 0
         self._arriving.clear()
 
-    def _refusal_in_line(self, asker: Asker) -> LtzdError | None:
-        line = self._lines[asker.urgency]
+    def _refusal_in_queue(self, asker: Asker) -> LtzdError | None:
+        queue = self._queues[asker.urgency]
         most = self._most(asker.urgency)
         free = self._limit_of(asker.urgency) - self._slots_of(asker.urgency).total
         without_slots = max(0, self._arrived - max(0, free))
-        if len(line) + without_slots < most:
+        if len(queue) + without_slots < most:
             return None
         if self._may_exceed(asker.urgency) and self._demands[asker.urgency].is_modest(asker.party):
             return None
-        own = line.waiting_of(asker.party) + self._arriving[asker.party]
-        parties = len(list(line.parties())) + (own == 0)
+        own = queue.waiting_of(asker.party) + self._arriving[asker.party]
+        parties = len(list(queue.parties())) + (own == 0)
         is_few = own < max(1, most // parties)
-        if is_few and line and own + 1 < line.waiting_of(line.longest()):
+        if is_few and queue and own + 1 < queue.waiting_of(queue.longest()):
             return None
         return self._refusal(asker)
 
@@ -304,7 +304,7 @@ class AdmissionGate:
             self._limit, delay, busy_share, is_short=is_short, policy=self._policy
         )
         now = self._clock()
-        for urgency in self._lines:
+        for urgency in self._queues:
             rate = self._begun[urgency] / PERIOD_SECONDS
             self._rates[urgency] += _RATE_WEIGHT * (rate - self._rates[urgency])
             self._demands[urgency].end_period()
@@ -334,24 +334,24 @@ class AdmissionGate:
         telemetry.HTTP_WORK_LIMIT.set(self._limit)
         telemetry.HTTP_IN_PROGRESS.set(self.in_progress)
         telemetry.EVENT_LOOP_DELAY.set(loop_delay_seconds)
-        for urgency, line in self._lines.items():
-            telemetry.HTTP_WAITING.labels(urgency.value).set(len(line))
+        for urgency, queue in self._queues.items():
+            telemetry.HTTP_WAITING.labels(urgency.value).set(len(queue))
 
     def _shorten(self, now: float) -> None:
-        """Refuse what a standing line has too much of, and what has waited for too long."""
-        for urgency, line in self._lines.items():
-            excess = min(len(line) - self._most(urgency), self._policy.most_shed)
+        """Refuse what a standing queue has too much of, and what has waited for too long."""
+        for urgency, queue in self._queues.items():
+            excess = min(len(queue) - self._most(urgency), self._policy.most_shed)
             for _ in range(excess):
                 if not self._refuse_one_of(urgency):
                     break
             longest = self._policy.longest(urgency)
-            if not line or now < self._search_at[urgency]:
+            if not queue or now < self._search_at[urgency]:
                 continue
             oldest = now
-            for party, caller, waiting in line.items():
+            for party, caller, waiting in queue.items():
                 if now - waiting.since <= longest:
                     oldest = min(oldest, waiting.since)
-                elif line.remove(party, caller, waiting):
+                elif queue.remove(party, caller, waiting):
                     self._refuse(waiting)
             self._search_at[urgency] = oldest + longest
 
@@ -359,19 +359,19 @@ class AdmissionGate:
         """Refuse the newest request of the party that waits with most, of those that ask for more
         than their part. Returns False if only requests of modest parties wait, and may.
         """
-        line, demand = self._lines[urgency], self._demands[urgency]
-        greedy = [party for party in line.parties() if not demand.is_modest(party)]
+        queue, demand = self._queues[urgency], self._demands[urgency]
+        greedy = [party for party in queue.parties() if not demand.is_modest(party)]
         if not greedy and self._may_exceed(urgency):
             return False
-        self._refuse(line.drop(max(greedy or line.parties(), key=line.waiting_of)))
+        self._refuse(queue.drop(max(greedy or queue.parties(), key=queue.waiting_of)))
         return True
 
     def _may_exceed(self, urgency: Urgency) -> bool:
-        """Whether the line may be longer than it should for parties that ask for their part only.
+        """Whether the queue may be longer than it should for parties that ask for their part only.
 
         Together they ask for less than is served, so that their requests wait for a moment.
         """
-        return len(self._lines[urgency]) < self._burst_of(urgency)
+        return len(self._queues[urgency]) < self._burst_of(urgency)
 
     def _burst_of(self, urgency: Urgency) -> int:
         is_patient = urgency is Urgency.PATIENT
@@ -426,8 +426,8 @@ class AdmissionGate:
 
     def _is_free(self, asker: Asker) -> bool:
         """Whether the request may begin now, before none of its party's that wait."""
-        line = self._lines[asker.urgency]
-        may_pass = not line.count or not line.waiting_of(asker.party)
+        queue = self._queues[asker.urgency]
+        may_pass = not queue.count or not queue.waiting_of(asker.party)
         return may_pass and self._has_room(asker)
 
     def _has_room(self, asker: Asker) -> bool:
@@ -447,8 +447,8 @@ class AdmissionGate:
         self._has_request.set()
         self._demands[asker.urgency].served(asker.party)
         if self.is_crowded:
-            for urgency, line in self._lines.items():
-                if line:
+            for urgency, queue in self._queues.items():
+                if queue:
                     self._begun_meanwhile[urgency] += 1
         return Slot(self, asker)
 
@@ -459,21 +459,21 @@ class AdmissionGate:
 
     def _next(self) -> _Waiting | None:
         """Take the next request that may begin: of FIRST, then of the party with fewest slots."""
-        first = self._lines[Urgency.FIRST]
+        first = self._queues[Urgency.FIRST]
         if first and self._slots.total < self._limit and self._may_begin_first():
             return first.take(min(first.parties(), key=self._slots.held.__getitem__))
         return self._next_in(Urgency.QUICK) or self._next_in(Urgency.PATIENT)
 
     def _next_in(self, urgency: Urgency) -> _Waiting | None:
-        line, slots = self._lines[urgency], self._slots_of(urgency)
+        queue, slots = self._queues[urgency], self._slots_of(urgency)
         free = self._limit_of(urgency) - slots.total
-        if not line or free <= 0:
+        if not queue or free <= 0:
             return None
-        party = min(line.parties(), key=slots.held.__getitem__)
-        return line.take(party) if may_begin(slots.held[party], free, self._policy) else None
+        party = min(queue.parties(), key=slots.held.__getitem__)
+        return queue.take(party) if may_begin(slots.held[party], free, self._policy) else None
 
     def _may_begin_first(self) -> bool:
-        others_wait = bool(self._lines[Urgency.QUICK])
+        others_wait = bool(self._queues[Urgency.QUICK])
         return may_begin_first(
             self._first, self._limit, others_wait=others_wait, policy=self._policy
         )

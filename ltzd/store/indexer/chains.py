@@ -94,6 +94,18 @@ async def has_all_facts_of(
     return whole
 
 
+async def contracts_in_use(connection: Connection) -> tuple[tuple[Address, ...], ...]:
+    """The contracts whose facts the index holds, and those of an open rebuild."""
+    rows = await connection.fetch(
+        """
+        SELECT contracts FROM chains WHERE contracts IS NOT NULL
+         UNION
+        SELECT contracts FROM rebuilds WHERE contracts IS NOT NULL AND ended_at IS NULL
+        """
+    )
+    return tuple(tuple(map(Address, row["contracts"])) for row in rows)
+
+
 async def record_contracts(
     connection: Connection, chain_id: int, contracts: Sequence[Address]
 ) -> None:

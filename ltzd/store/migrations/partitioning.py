@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ltzd.store.migrations import concurrent_indexes
+
 Connection = Any
 """An asyncpg connection."""
 
@@ -119,16 +121,7 @@ async def build_indexes(connection: Connection, name: str) -> None:
     if await is_partitioned(connection, name):
         return
     for index, (kind, columns) in _needed_indexes(table).items():
-        is_valid = await connection.fetchval(
-            "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)", index
-        )
-        if is_valid:
-            continue
-        if is_valid is not None:  # An interrupted attempt has left it.
-            await connection.execute(f"DROP INDEX CONCURRENTLY {index}", timeout=_STEP_SECONDS)
-        await connection.execute(
-            f"CREATE {kind} CONCURRENTLY {index} ON {name} ({columns})", timeout=_STEP_SECONDS
-        )
+        await concurrent_indexes.build(connection, kind, index, f"{name} ({columns})")
 
 
 async def bound(connection: Connection, name: str) -> None:
@@ -246,9 +239,10 @@ async def grants(connection: Connection, relation: str) -> list[str]:
           FROM pg_class
          WHERE oid = $1::text::regclass
          UNION ALL
-        SELECT format('GRANT %s ON %%s TO %s', privilege_type,
+        SELECT format('GRANT %s ON %%s TO %s%s', privilege_type,
                       CASE WHEN grantee = 0 THEN 'PUBLIC'
-                           ELSE quote_ident(pg_get_userbyid(grantee)) END)
+                           ELSE quote_ident(pg_get_userbyid(grantee)) END,
+                      CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
           FROM pg_class, aclexplode(relacl)
          WHERE oid = $1::text::regclass AND grantee <> relowner
         """,

@@ -293,7 +293,23 @@ CALLS: list[tuple[str, int, str, Any, Refusal]] = [
         {"rate": {}, "backoff_seconds": 30.0},
         Refusal(RATE, retry_after_seconds=30.0),
     ),
-    ("Infura's rate", -32005, "project ID request rate exceeded", None, Refusal(RATE)),
+    (
+        "Infura's rate",
+        -32005,
+        "project ID request rate exceeded",
+        {
+            "rate": {"allowed_rps": 1, "backoff_seconds": 30, "current_rps": 1.4333},
+            "see": "https://infura.example/dashboard",
+        },
+        Refusal(RATE, retry_after_seconds=30.0),
+    ),
+    (
+        "Infura's rate without a pause",
+        -32005,
+        "project ID request rate exceeded",
+        {"rate": {"allowed_rps": 50, "backoff_seconds": 0, "current_rps": 52.3}},
+        Refusal(RATE),
+    ),
     (
         "Alchemy",
         429,
@@ -466,7 +482,8 @@ def test_a_pause_may_be_seconds_or_a_date(header: str | None, seconds: float | N
     st.text(max_size=400) | st.from_regex(r"(batch|range|limit|retry|\d{1,40}|[ ,.]|0x[0-9a-f]+)*"),
     st.none()
     | st.text(max_size=40)
-    | st.dictionaries(st.text(max_size=9), st.floats(), max_size=2),
+    | st.dictionaries(st.text(max_size=9), st.floats(), max_size=2)
+    | st.fixed_dictionaries({"rate": st.dictionaries(st.just("backoff_seconds"), st.floats())}),
     st.sampled_from(["", LOGS, "eth_call", "eth_sendRawTransaction"]),
 )
 def test_any_text_is_classified_with_usable_numbers(

@@ -9,15 +9,19 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from ltzd import __version__
 from ltzd.cli.admin_target import url_of
 from ltzd.daemon.settings.settings import AdminSettings
 from ltzd.http.loopback import is_loopback
 from ltzd.rules.brands.configuration import Brand
-from ltzd.store import database
+from ltzd.rules.conditions.facts import ProcessIdentity, ProcessReport
+from ltzd.store import background_migrations, database, processes
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.indexer import chains
 from ltzd.store.migrations import known_revisions, upgrades
+from ltzd.store.operator.leases import indexer_lease
 from tests.support.commands import a_data_directory_of, ltzd
 from tests.support.secret_files import write_secret
 from tests.support.services.dumps import restored
@@ -166,6 +170,50 @@ async def test_the_steps_of_a_conversion_are_not_in_its_json(
     assert done.json["revision"] == known_revisions()[-1]
     assert done.json["unconvertedTables"] == []
     assert "partition-by-time events" in done.err
+
+
+async def index_in_a_process(url: str, version: str) -> None:
+    """A process with this `version` holds the indexer's lease."""
+    connection = await database.connect(url, "test")
+    await database.migrate(url)
+    chain = await chains.identity(connection)
+    assert chain is not None
+    await connection.execute(
+        """
+        INSERT INTO leases (name, holder, process, pid, backend_start, taken_at, renewed_at,
+                            expires_at)
+        VALUES ($1, gen_random_uuid(), 'other/17', 17, now(), now(), now(), now() + '1 h'::interval)
+        """,
+        indexer_lease(chain.chain_id),
+    )
+    process = ProcessIdentity(uuid4(), "other", 17, ("indexer",), version)
+    await processes.report(connection, process, ProcessReport())
+    await connection.close()
+
+
+@pytest.mark.parametrize("version", ["0.0.1", __version__])
+async def test_nothing_is_converted_beside_an_indexer_of_another_version(
+    version: str, database_url: str, tmp_path: Path
+) -> None:
+    async with restored(database_url, DUMP, "of_r0022_for_indexer") as url:
+        await index_in_a_process(url, version)
+        where = ("--data-dir", a_data_directory_of(tmp_path / "data", url))
+
+        done = await ltzd("migrate", "--complete", *where)
+
+        connection = await database.connect(url, "test")
+        pending = await background_migrations.list_pending(connection)
+        await connection.close()
+    if version == __version__:
+        assert (done.code, pending) == (0, ())
+    else:
+        assert done.code == 1
+        assert done.err.endswith(
+            "The process other/17 indexes this database with another version of ltzd, which may "
+            "not know the converted tables: stop it, or replace it by this version, and run the "
+            "command again. The schema is upgraded, and no table was converted.\n"
+        )
+        assert {migration.step for migration in pending} == {None}
 
 
 @pytest.mark.parametrize(

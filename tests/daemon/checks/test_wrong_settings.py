@@ -16,7 +16,7 @@ from ltzd.cli.init_files import starting_brand
 from ltzd.store import database, doctor_facts
 from ltzd.store.doctor_facts import ServerFacts
 from ltzd.store.encryption.sealing import Sealer
-from ltzd.values import Address
+from ltzd.values import Address, hex_of
 from tests.support.chain.compiled_code import code_at
 from tests.support.chain.fake_node import ADDRESSES, LTZ_AT, FakeNode
 from tests.support.commands import begin_ltzd, ltzd, ltzd_apart
@@ -323,6 +323,43 @@ async def test_a_start_refuses_with_all_faults_at_once_and_changes_nothing(world
         assert await connection.fetchval("SELECT count(*) FROM chains") == 0
     finally:
         await connection.close()
+
+
+OTHER_PERK_NFT = Address(b"\x45" * 20)
+
+
+async def _has_indexed(world: World, *contracts: Address) -> None:
+    await _other_first_block(world)
+    world.set(first_block=1)
+    await world.execute("UPDATE chains SET contracts = $1", contracts)
+
+
+async def test_contracts_other_than_those_of_the_index_are_a_fault_of_a_process_without_indexer(
+    world: World,
+) -> None:
+    """Its callers would relay to a contract of which the index knows nothing."""
+    addresses = {**ADDRESSES, "perk_nft": OTHER_PERK_NFT}
+    await _has_indexed(world, *addresses.values())
+
+    assert await world.faults() == []
+    world.set(roles='["http"]')
+    [fault] = await world.faults()
+    assert (
+        f"does not hold the facts of contracts.perk_nft {hex_of(ADDRESSES['perk_nft'])}:" in fault
+    )
+    assert "start the process with the role indexer first" in fault
+
+
+async def test_contracts_for_which_the_index_is_rebuilt_are_no_fault(world: World) -> None:
+    addresses = {**ADDRESSES, "perk_nft": OTHER_PERK_NFT}
+    await _has_indexed(world, *addresses.values())
+    await world.execute(
+        "INSERT INTO rebuilds (reason, from_block, contracts) VALUES ('contracts', 0, $1)",
+        tuple(ADDRESSES.values()),
+    )
+    world.set(roles='["http"]')
+
+    assert await world.faults() == []
 
 
 async def test_a_role_that_a_working_wallet_has_lost_is_a_warning(world: World) -> None:

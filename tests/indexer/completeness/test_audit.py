@@ -70,9 +70,9 @@ class Audited:
         self.identity = await follow(self.pool, self.node)
         self.follower = self.another_follower()
         await self.follower.begin_term()
-        repair = IndexRepair(self.pool, CHAIN_ID, CONTRACTS, POLICY)
+        self.repair = IndexRepair(self.pool, CHAIN_ID, CONTRACTS, POLICY)
         self.audit = Audit(
-            self.pool, CHAIN_ID, self.nodes.node, CONTRACTS, repair, QUICK, lambda: self.now[0]
+            self.pool, CHAIN_ID, self.nodes.node, CONTRACTS, self.repair, QUICK, lambda: self.now[0]
         )
         self.now[0] = 1.0
         self.audit._compared_at = 0.0
@@ -218,6 +218,65 @@ async def test_a_second_node_with_other_settled_blocks_changes_no_fact(
 
     assert await audited.audited() == 8
     assert (await audited.balance(ANN), await audited.balance(BOB)) == (5, 0)
+
+
+def name_another_transaction(node: FakeNode) -> None:
+    answered = node._methods["eth_getBlockReceipts"]
+    another = {"transactionHash": "0x" + "5a" * 32}
+    node._methods["eth_getBlockReceipts"] = lambda block: [
+        {**receipt, "logs": [{**entry, **another} for entry in receipt["logs"]]}
+        for receipt in answered(block)
+    ]
+
+
+async def are_proved(*_answers: object) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("liar", "has_proofs"), [(1, False), (0, False), (0, True)], ids=["other", "used", "proved"]
+)
+async def test_a_node_that_names_another_transaction_changes_no_fact(
+    pool: Pool,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    liar: int,
+    has_proofs: bool,
+) -> None:
+    """All else about the log is true, and no block's hash proves which transaction wrote it."""
+    audited = await Audited(pool, database_url, NodeGroup.of(2)).start()
+    audited.node.mine(9, logs=[given_to(ANN, 5)])
+    audited.nodes.share(0)
+    await audited.index()
+    name_another_transaction(audited.nodes.nodes[liar])
+    if has_proofs:
+        monkeypatch.setattr("ltzd.chain.node.node.are_receipts_of", are_proved)
+
+    check = await audited.repair.check_receipts(audited.nodes.node, 1, 9)
+    assert check.differences == []
+    assert check.undecided == [1]
+
+
+async def test_a_third_node_decides_which_transaction_wrote_a_log(
+    pool: Pool, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index lacks a log; the node in use proves it, and one of the others lies about it."""
+    audited = await Audited(pool, database_url, NodeGroup.of(3)).start()
+    ends = [omit(node, lambda entry: entry["logIndex"] == "0x1") for node in audited.nodes.nodes]
+    audited.node.mine(9, logs=[given_to(ANN, 5), given_to(BOB, 7)])
+    audited.nodes.share(0)
+    await audited.index()
+    for end in ends:
+        end()
+    liar = audited.nodes.nodes[1]
+    answered = liar._methods["eth_getLogs"]
+    another = {"transactionHash": "0x" + "5a" * 32}
+    liar._methods["eth_getLogs"] = lambda where: [{**entry, **another} for entry in answered(where)]
+    monkeypatch.setattr("ltzd.chain.node.node.are_receipts_of", are_proved)
+
+    check = await audited.repair.check_receipts(audited.nodes.node, 1, 9)
+    assert [difference.kind for difference in check.differences] == ["missing"]
+    assert check.undecided == []
 
 
 async def test_a_second_node_without_logs_does_not_hold_the_audit_up(

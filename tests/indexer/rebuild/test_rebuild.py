@@ -209,16 +209,22 @@ async def test_a_rebuild_leaves_layout_privileges_and_views_as_they_were(indexed
     assert await value(indexed.pool, "SELECT amount FROM richest") == 10**30
 
 
-async def test_a_rebuild_finds_the_views_of_a_schema_whose_name_needs_quotes(
+_INDEXES = """
+    SELECT array_agg(indexdef ORDER BY indexdef) FROM pg_indexes
+     WHERE schemaname = current_schema() AND tablename !~ '_from_'
+"""
+
+
+async def test_a_rebuild_finds_views_and_indexes_of_a_schema_whose_name_needs_quotes(
     indexed: Indexed,
 ) -> None:
     async with session(indexed.pool) as connection:
         await connection.execute(
             """
             CREATE VIEW rich AS SELECT * FROM balances WHERE amount > 10;
-            ALTER SCHEMA public RENAME TO "ltzd-prod";
+            ALTER SCHEMA public RENAME TO "the ""LTZ"" books";
             DO $$ BEGIN
-              EXECUTE format('ALTER DATABASE %I SET search_path = "ltzd-prod"',
+              EXECUTE format('ALTER DATABASE %I SET search_path = "the ""LTZ"" books"',
                              current_database());
             END $$;
             """
@@ -226,12 +232,14 @@ async def test_a_rebuild_finds_the_views_of_a_schema_whose_name_needs_quotes(
     pool = await database.open_pool(indexed.url)
     try:
         whole = await value(pool, "SELECT array_agg(amount ORDER BY amount) FROM rich")
+        indexes = await value(pool, _INDEXES)
         await value(pool, "UPDATE balances SET amount = amount + 1")
         await order(pool)
         await rebuild(pool, indexed.url, indexed.node)
 
         assert await value(pool, _STATE) == "done"
         assert await value(pool, "SELECT array_agg(amount ORDER BY amount) FROM rich") == whole
+        assert await value(pool, _INDEXES) == indexes
     finally:
         pool.terminate()
 

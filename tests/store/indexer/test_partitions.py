@@ -103,10 +103,18 @@ async def test_tables_in_another_schema_get_partitions_of_their_own(pool: Pool) 
 
 async def test_a_new_partition_has_the_privileges_of_its_table(pool: Pool) -> None:
     async with transaction(pool) as connection:
-        await connection.execute("GRANT SELECT ON transfers TO PUBLIC")
+        await connection.execute(
+            """
+            CREATE ROLE reporter;
+            GRANT SELECT ON transfers TO PUBLIC;
+            GRANT SELECT ON transfers TO reporter WITH GRANT OPTION;
+            """
+        )
         await commit(connection, FIRST_WIDTH)
         rights = await connection.fetchval(
             "SELECT relacl::text FROM pg_class WHERE oid = $1::text::regclass",
             f"transfers_from_{FIRST_WIDTH}",
         )
+        await connection.execute("DROP OWNED BY reporter; DROP ROLE reporter")
     assert "=r/" in rights
+    assert "reporter=r*/" in rights

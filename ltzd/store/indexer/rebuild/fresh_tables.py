@@ -116,7 +116,8 @@ async def _keys_and_indexes(connection: Connection, source: str, target: str) ->
           FROM pg_constraint
          WHERE conrelid = $1::text::regclass AND contype IN ('p', 'u', 'x')
          UNION ALL
-        SELECT regexp_replace(pg_get_indexdef(indexrelid), ' ON (ONLY )?[^ ]+ USING ',
+        SELECT regexp_replace(pg_get_indexdef(indexrelid),
+                              ' ON (ONLY )?([^ "]|"([^"]|"")*")+ USING ',
                               format(' ON %s USING ', $2::text))
           FROM pg_index
          WHERE indrelid = $1::text::regclass AND indisvalid

@@ -1,10 +1,22 @@
-"""An index of members' pending redemptions."""
+"""An index of members' pending redemptions, in the background for a table with rows."""
 
-from ltzd.store.migrations import plain_sql
+from functools import partial
+
+from alembic import op
+
+from ltzd.store.migrations import concurrent_indexes
 
 revision = "0034"
 down_revision = "0033"
 
+TABLE = "site_redemptions"
+
 
 def upgrade() -> None:
-    plain_sql.run("0034_pending_redemptions.sql")
+    create = partial(concurrent_indexes.create_on_new, table=TABLE)
+    connection = op.get_bind().connection.dbapi_connection
+    assert connection is not None
+    if not connection.run_async(create):
+        op.get_bind().exec_driver_sql(
+            f"INSERT INTO background_migrations VALUES ('index {TABLE}', '{TABLE}')"  # noqa: S608
+        )

@@ -1,0 +1,75 @@
+"""Indexes of tables that may be large, built while the tables are written.
+
+`CREATE INDEX` in a revision would keep writers out until the whole table is read (decision 0007).
+So a revision calls `create_on_new`, and enters a table with rows in `background_migrations`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+Connection = Any
+"""An asyncpg connection."""
+
+_STEP_SECONDS: Final = 7 * 86_400.0
+"""A statement that reads a whole table may take this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`definition` is what follows the table's name."""
+
+    name: str
+    definition: str
+
+
+ADDED: Final[Mapping[str, Index]] = {
+    # Thousands of mined transactions may wait for finality, in a few dozen blocks. A lane looks at
+    # the blocks alone with each new head, and at their transactions once a block is final, or is
+    # not indexed.
+    "transactions": Index(
+        "transactions_mined", "(wallet, block_number, block_hash) WHERE state = 'mined'"
+    ),
+    # A member's pending redemptions are found whatever wallet the member has now: a link or a proof
+    # may have given the member another one since.
+    "site_redemptions": Index(
+        "site_redemptions_pending",
+        "(brand_id, host, site_user_id, perk_id) "
+        "WHERE state = 'open' OR payment_lost_at IS NOT NULL",
+    ),
+}
+"""By table, the indexes that revisions 0032 and 0034 have added."""
+
+
+async def create_on_new(connection: Connection, table: str) -> bool:
+    """Creates the index of a table without rows, in the caller's transaction.
+
+    Returns False for other tables.
+    """
+    if await connection.fetchval(f"SELECT EXISTS (SELECT FROM {table})"):  # noqa: S608
+        return False
+    index = ADDED[table]
+    await connection.execute(f"CREATE INDEX {index.name} ON {table} {index.definition}")
+    return True
+
+
+async def build_added(connection: Connection, table: str) -> None:
+    """Builds the index that a revision has added to the table, outside of a transaction."""
+    index = ADDED[table]
+    await build(connection, "INDEX", index.name, f"{table} {index.definition}")
+
+
+async def build(connection: Connection, kind: str, name: str, on: str) -> None:
+    """Builds an index without blocking readers or writers, outside of a transaction.
+
+    Does nothing if the index is there, and begins anew after an interrupted attempt. `kind` is
+    INDEX or UNIQUE INDEX; `on` is the table with the index's definition.
+    """
+    is_valid = await connection.fetchval(
+        "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)", name
+    )
+    if is_valid:
+        return
+    if is_valid is not None:  # An interrupted attempt has left it.
+        await connection.execute(f"DROP INDEX CONCURRENTLY {name}", timeout=_STEP_SECONDS)
+    await connection.execute(f"CREATE {kind} CONCURRENTLY {name} ON {on}", timeout=_STEP_SECONDS)
