@@ -557,6 +557,40 @@ async def test_requests_under_way_are_bounded() -> None:
     assert most == 4
 
 
+async def test_look_ups_of_new_users_hold_up_no_known_user() -> None:
+    """Anybody may post events for invented addresses while the provider is slow."""
+    looking_up = 0
+    go = asyncio.Event()
+
+    async def hang() -> web.StreamResponse:
+        nonlocal looking_up
+        looking_up += 1
+        await go.wait()
+        return web.json_response(a_user(a_wallet(), *map(an_email, emails)))
+
+    async def is_full() -> bool:
+        return looking_up == 4
+
+    emails = [f"{n}@shop.example" for n in range(20)]
+    provider = ScriptedProvider(
+        {
+            LOOK_UP: [hang],
+            f"GET /v1/users/{DID}": [(200, a_user(a_wallet()))],
+            "GET /v1/users": [(200, {"data": []})],
+        }
+    )
+    patient = {"attempt_seconds": 30.0, "timeout_seconds": 30.0}
+    async with serving(provider, max_concurrent=4, **patient) as client:
+        callers = asyncio.gather(*map(client.wallet_of_email, emails))
+        await until(is_full)
+
+        assert await client.wallets_of(DID) == (address_of(WALLET),)
+        assert await client.ping()
+
+        go.set()
+        await callers
+
+
 async def test_more_waiting_look_ups_than_allowed_are_refused_at_once(
     sandbox: Sandbox,
 ) -> None:
