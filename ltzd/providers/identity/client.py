@@ -55,8 +55,8 @@ class IdentityClient(AsyncCloseable):
         await self._directory_calls.close()
         await self._calls.close()
 
-    async def wallet_of_email(self, email: str) -> IdentityUser:
-        return await self._users.of_email(email)
+    async def wallet_of_email(self, email: str, brand: Address | None = None) -> IdentityUser:
+        return await self._users.of_email(email, brand)
 
     async def wallet_of_account(self, account: OAuthAccount) -> IdentityUser:
         """Raises AccountRefused for an account without the details that the vendor demands.

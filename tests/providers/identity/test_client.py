@@ -591,6 +591,51 @@ async def test_look_ups_of_new_users_hold_up_no_known_user() -> None:
         await callers
 
 
+async def test_one_brands_new_users_delay_anothers_by_single_look_ups() -> None:
+    """The provider answers one look-up after another."""
+    emails = [f"{n}@shop.example" for n in range(200)]
+    arrived: list[str] = []
+    may_answer = asyncio.Semaphore(0)
+
+    async def look_up(request: web.Request) -> web.StreamResponse:
+        address = (await request.json())["address"]
+        arrived.append(address)
+        await may_answer.acquire()
+        return web.json_response(a_user(a_wallet(), an_email(address)))
+
+    async def is_full() -> bool:
+        return len(arrived) == 4
+
+    application = web.Application()
+    application.router.add_post("/v1/users/email/address", look_up)
+    async with served_at(application) as base_url:
+        policy = IdentityPolicy(
+            base_url,
+            "app",
+            "secret",
+            max_concurrent=4,
+            attempt_seconds=60.0,
+            timeout_seconds=60.0,
+        )
+        async with IdentityClient(policy) as client:
+            flood = [
+                asyncio.create_task(client.wallet_of_email(email, address_of(WALLET)))
+                for email in emails
+            ]
+            await until(is_full)
+            other = asyncio.create_task(client.wallet_of_email(EMAIL, address_of(OTHER_WALLET)))
+
+            async def is_answered() -> bool:
+                may_answer.release()
+                return other.done()
+
+            await until(is_answered)
+            assert len(arrived) < len(emails)
+            for _ in emails:
+                may_answer.release()
+            await asyncio.gather(*flood, other)
+
+
 async def test_more_waiting_look_ups_than_allowed_are_refused_at_once(
     sandbox: Sandbox,
 ) -> None:
