@@ -31,7 +31,6 @@ def guard_policy(*, allow_loopback: bool = False) -> GuardPolicy:
         timeout_seconds=TIMEOUT_SECONDS,
         max_per_host=MAX_IN_FLIGHT,
         max_waiting=MAX_IN_FLIGHT,
-        look_up_threads=64,
         keep_open_seconds=_KEEP_OPEN_SECONDS,
     )
 

@@ -54,7 +54,6 @@ def guard_policy(*, allow_loopback: bool = False) -> GuardPolicy:
         allow_loopback=allow_loopback,
         max_per_host=MAX_WAITING,
         max_waiting=MAX_WAITING,
-        look_up_threads=64,
     )
 
 

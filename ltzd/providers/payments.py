@@ -61,18 +61,13 @@ class PaymentProvider(AsyncCloseable):
         self._policy = policy
         # The SDK logs each request with its body below this level.
         logging.getLogger("stripe").setLevel(logging.WARNING)
-        self._http = stripe.AIOHTTPClient(
-            timeout=aiohttp.ClientTimeout(total=policy.attempt_seconds, connect=_CONNECT_SECONDS)
-        )
-        self._client = stripe.StripeClient(
-            policy.secret_key,
-            base_addresses={"api": policy.base_url.rstrip("/")},
-            http_client=self._http,
-            max_network_retries=_REPEATS,
-        )
+        # Connections of their own: anybody may open checkouts, which must not hold up what is paid.
+        self._http = (_http_client(policy), _http_client(policy))
+        self._checkouts, self._payments = (_client(policy, http) for http in self._http)
 
     async def close(self) -> None:
-        await self._http.close_async()  # type: ignore[no-untyped-call]
+        for http in self._http:
+            await http.close_async()  # type: ignore[no-untyped-call]
 
     async def open_session(self, order: CheckoutOrder, idempotency_key: str) -> CheckoutPage:
         """Opens a checkout session; the same key with the same order gives the same session.
@@ -82,7 +77,7 @@ class PaymentProvider(AsyncCloseable):
         """
         metadata = order.metadata()
         answer = await self._send(
-            self._client.v1.checkout.sessions.create_async(
+            self._checkouts.v1.checkout.sessions.create_async(
                 {
                     "mode": "payment",
                     "line_items": [
@@ -115,7 +110,7 @@ class PaymentProvider(AsyncCloseable):
         Raises PaymentsUnavailable.
         """
         answer = await self._send(
-            self._client.v1.checkout.sessions.retrieve_async(session_id, {"expand": [_REFUND]}),
+            self._payments.v1.checkout.sessions.retrieve_async(session_id, {"expand": [_REFUND]}),
             lambda session: _session(session_id, session),
         )
         if isinstance(answer, CheckoutSession):
@@ -164,6 +159,21 @@ class PaymentProvider(AsyncCloseable):
             except _UNUSABLE as error:
                 _log.warning("payments.unavailable", reason=type(error).__name__)
                 raise PaymentsUnavailable("The payment provider gave no usable answer") from error
+
+
+def _http_client(policy: PaymentsPolicy) -> stripe.AIOHTTPClient:
+    return stripe.AIOHTTPClient(
+        timeout=aiohttp.ClientTimeout(total=policy.attempt_seconds, connect=_CONNECT_SECONDS)
+    )
+
+
+def _client(policy: PaymentsPolicy, http: stripe.AIOHTTPClient) -> stripe.StripeClient:
+    return stripe.StripeClient(
+        policy.secret_key,
+        base_addresses={"api": policy.base_url.rstrip("/")},
+        http_client=http,
+        max_network_retries=_REPEATS,
+    )
 
 
 def _unavailable(error: stripe.StripeError) -> PaymentsUnavailable:

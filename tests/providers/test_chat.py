@@ -242,6 +242,30 @@ async def test_so_many_questions_are_under_way_at_once_and_no_more(server: ChatS
     assert most == 2
 
 
+async def test_a_hanging_levelling_bot_delays_no_question_about_roles(server: ChatServer) -> None:
+    gate, hanging = asyncio.Event(), 0
+
+    async def held(_request: web.Request) -> web.StreamResponse:
+        nonlocal hanging
+        hanging += 1
+        await gate.wait()
+        return web.json_response({"level": 7})
+
+    async def two_hang() -> bool:
+        return hanging == 2
+
+    server.always[GUILD] = held
+    server.roles[OTHER_GUILD, BEN] = [ROLE]
+    policy = server.policy(max_concurrent=2, max_waiting=5, timeout_seconds=30.0)
+    async with ChatPlatform(policy) as platform:
+        levels = [asyncio.create_task(platform.observe(level_in(), BEN)) for _ in range(5)]
+        await until(two_hang)
+        assert "too many" in (await failure(platform, level_in())).reason
+        assert await platform.observe(role_in(OTHER_GUILD), BEN) == [ROLE]
+        gate.set()
+        assert await asyncio.gather(*levels) == [7] * 5
+
+
 async def test_a_closed_client_asks_nothing(server: ChatServer) -> None:
     platform = ChatPlatform(server.policy())
     await platform.close()

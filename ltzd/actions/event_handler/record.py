@@ -312,7 +312,7 @@ class EventHandler:
             self._pending_wallets.remove(check)
             raise
         try:
-            wallet = await self._identity.wallet_of_email(request.email)
+            wallet = await self._identity.wallet_of_email(request.email, request.brand_id)
         except asyncio.CancelledError:
             self._register(request, check)
             raise

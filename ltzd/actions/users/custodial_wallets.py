@@ -49,7 +49,7 @@ class CustodialWallets:
     def under_way(self) -> int:
         return self._under_way
 
-    async def wallet_of_email(self, email: str) -> IdentityUser:
+    async def wallet_of_email(self, email: str, brand: Address | None = None) -> IdentityUser:
         return await self._find_or_create(AccountName("email", email.lower()))
 
     async def wallet_of_account(self, account: OAuthAccount) -> IdentityUser:

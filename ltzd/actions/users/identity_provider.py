@@ -20,10 +20,11 @@ class IdentityProvider(Protocol):
         """How many users are being looked up or created now."""
         ...
 
-    async def wallet_of_email(self, email: str) -> IdentityUser:
+    async def wallet_of_email(self, email: str, brand: Address | None = None) -> IdentityUser:
         """Return the address's user, who is created on first use and never changes.
 
-        Raises InvalidFields.
+        While many users are looked up, the brands that ask for them take turns. Raises
+        InvalidFields.
         """
         ...
 

@@ -64,7 +64,7 @@ class UserRegistration:
             if known is None:
                 raise
             return known
-        identity = await self._identity.wallet_of_email(email)
+        identity = await self._identity.wallet_of_email(email, brand.address)
         user = User(users.user_id(identity.subject, key), key, identity.subject, identity.wallet)
         async with session(self._pool) as connection:
             is_met = await registrations.insert_user(connection, user, brand.address, quota)

@@ -73,7 +73,7 @@ class IdentityPolicy:
 
 
 class IdentityCalls(AsyncCloseable):
-    """Deadlines are in the event loop's time."""
+    """Sends at most `max_concurrent` requests at a time. Deadlines are in the event loop's time."""
 
     def __init__(self, policy: IdentityPolicy) -> None:
         self._policy = policy

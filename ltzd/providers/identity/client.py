@@ -40,7 +40,10 @@ class IdentityClient(AsyncCloseable):
         """Raises Misconfigured for a malformed signer key."""
         self._policy = policy
         self._calls = IdentityCalls(policy)
-        self._users = UserDirectory(policy, self._calls)
+        # Connections of its own: a stranger's events for invented addresses do not hold up what
+        # known users ask for.
+        self._directory_calls = IdentityCalls(policy)
+        self._users = UserDirectory(policy, self._directory_calls)
         self._links = LinkedAccountCache(policy, self._calls, clock)
         self._signer = WalletSigner(policy, self._calls)
         self._last_ping_fault: str | None = None
@@ -49,10 +52,11 @@ class IdentityClient(AsyncCloseable):
         """Ends look-ups in flight; their callers get IdentityUnavailable."""
         await self._users.close()
         await self._links.close()
+        await self._directory_calls.close()
         await self._calls.close()
 
-    async def wallet_of_email(self, email: str) -> IdentityUser:
-        return await self._users.of_email(email)
+    async def wallet_of_email(self, email: str, brand: Address | None = None) -> IdentityUser:
+        return await self._users.of_email(email, brand)
 
     async def wallet_of_account(self, account: OAuthAccount) -> IdentityUser:
         """Raises AccountRefused for an account without the details that the vendor demands.

@@ -8,6 +8,7 @@ changes hands, and an e-mail address that nobody has proven may be another user'
 
 from dataclasses import dataclass, field
 
+from ltzd.concurrency.fair_slots import FairSlots
 from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.accounts import UserQuery, account_query, email_query
@@ -46,10 +47,12 @@ class UserProfile:
 
 
 class UserDirectory:
-    """Callers that look up one name at the same time share one look-up."""
+    """Callers that look up one name at the same time share one look-up; brands take turns."""
 
     def __init__(self, policy: IdentityPolicy, calls: IdentityCalls) -> None:
         self._calls = calls
+        # A look-up sends one request at a time.
+        self._slots: FairSlots[Address | None] = FairSlots(policy.max_concurrent)
         self._flights: SingleFlight[str | OAuthAccount, IdentityUser] = SingleFlight(
             "identity look-up", policy.max_waiting, IdentityUnavailable
         )
@@ -62,19 +65,21 @@ class UserDirectory:
     async def close(self) -> None:
         await self._flights.close()
 
-    async def of_email(self, email: str) -> IdentityUser:
-        return await self._shared(email.lower(), email_query(email.lower()))
+    async def of_email(self, email: str, brand: Address | None) -> IdentityUser:
+        return await self._shared(email.lower(), email_query(email.lower()), brand)
 
     async def of_account(self, account: OAuthAccount) -> IdentityUser:
         """Raises AccountRefused."""
         # The key holds the account's details: wrong details of one caller must not fail another.
-        return await self._shared(account, account_query(account))
+        return await self._shared(account, account_query(account), None)
 
-    async def _shared(self, name: str | OAuthAccount, query: UserQuery) -> IdentityUser:
-        return await self._flights.call(name, lambda: self._find_or_create(query))
+    async def _shared(
+        self, name: str | OAuthAccount, query: UserQuery, brand: Address | None
+    ) -> IdentityUser:
+        return await self._flights.call(name, lambda: self._find_or_create(query, brand))
 
-    async def _find_or_create(self, query: UserQuery) -> IdentityUser:
-        async with self._calls.operation() as deadline:
+    async def _find_or_create(self, query: UserQuery, brand: Address | None) -> IdentityUser:
+        async with self._calls.operation() as deadline, self._slots.slot(brand):
             user = await self._find(query, deadline) or await self._create(query, deadline)
             if user.wallet is None:
                 user = await self._add_wallet(user.subject, deadline)

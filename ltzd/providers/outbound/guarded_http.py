@@ -9,10 +9,8 @@ secret.
 """
 
 import asyncio
-import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from weakref import WeakValueDictionary
@@ -32,6 +30,7 @@ from ltzd.providers.outbound.http_client import (
     HttpResponse,
     RequestFailed,
 )
+from ltzd.providers.outbound.name_lookups import NameLookups
 from ltzd.providers.outbound.public_addresses import is_public
 from ltzd.rules.domains.customer_urls import is_loopback_host
 from ltzd.rules.domains.names import url_host
@@ -54,6 +53,7 @@ class GuardPolicy:
     if they are called localhost or 127.0.0.1. `timeout_seconds` bounds the whole request: waiting
     for a place among `max_per_host`, DNS, connecting and reading. At most `max_waiting` requests to
     one host are in flight or wait; hosts share no bound, so that a slow host delays only itself.
+    `max_look_ups` bounds the names that are looked up at once, for the day on which no name can be.
     `keep_open_seconds` keeps connections for that long for a next request."""
 
     allow_loopback: bool = False
@@ -63,7 +63,7 @@ class GuardPolicy:
     max_body_bytes: int = 64 * 1024
     max_per_host: int = 8
     max_waiting: int = 1_000
-    look_up_threads: int = 16
+    max_look_ups: int = 200
     keep_open_seconds: float | None = None
 
 
@@ -76,11 +76,10 @@ class GuardedHttpClient(AsyncCloseable):
 
     def __init__(self, policy: GuardPolicy, resolve: HostResolver | None = None) -> None:
         self._policy = policy
-        self._threads = ThreadPoolExecutor(policy.look_up_threads, "guarded look-up")
-        self._resolve = resolve or self._resolve_by_system
+        self._lookups = NameLookups(policy.max_look_ups)
+        self._resolve = resolve or self._lookups.addresses_of
         self._slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._in_flight: Counter[str] = Counter()
-        self._resolving: dict[str, asyncio.Task[list[str]]] = {}
         self._is_allowed = _allowing_loopback if policy.allow_loopback else is_public
         self._checked = lru_cache(_MAX_CHECKED)(self._check)
         self._http = HttpClient(
@@ -92,11 +91,9 @@ class GuardedHttpClient(AsyncCloseable):
         self._posts = GuardedPosts(self._resolve, self._is_allowed, policy.keep_open_seconds)
 
     async def close(self) -> None:
-        for task in list(self._resolving.values()):
-            task.cancel()
+        self._lookups.close()
         self._posts.close()
         await self._http.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def request(
         self,
@@ -180,27 +177,6 @@ class GuardedHttpClient(AsyncCloseable):
                 )
             body_read = await self._http.read_body(response)
             return HttpResponse(response.status, response.headers, body_read)
-
-    async def _resolve_by_system(self, host: str) -> list[str]:
-        """Joins look-ups of one name: a slow name occupies one thread, however many callers there
-        are, and also after they have given up."""
-        if host not in self._resolving:
-            self._resolving[host] = asyncio.create_task(self._resolve_in_thread(host))
-            self._resolving[host].add_done_callback(lambda task: self._resolved(host, task))
-        return await asyncio.shield(self._resolving[host])
-
-    async def _resolve_in_thread(self, host: str) -> list[str]:
-        # In threads of its own: slow names must not delay the rest of the program.
-        addresses = await asyncio.get_running_loop().run_in_executor(
-            self._threads, lambda: socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        )
-        return [str(address[0]) for *_, address in addresses]
-
-    def _resolved(self, host: str, task: asyncio.Task[list[str]]) -> None:
-        del self._resolving[host]
-        # Retrieved here, so that asyncio does not log a failure whose callers have given up.
-        if not task.cancelled():
-            task.exception()
 
 
 def _allowing_loopback(address: str) -> bool:

@@ -103,47 +103,45 @@ def _milliseconds(at: datetime) -> int:
 
 
 async def _rewards(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
-    """The user of a reward is the event's, or else the wallet's, or else the member's who logs in
-    at the brand's site with the wallet, or who earned the reward by a link that has ended since.
+    """The user of a reward is the event's, or else that of the member who earned the reward at the
+    brand's site: the brand is told no other address of a person. A reward of an earlier version
+    names no member: its user is the wallet's, or else that of a member with the wallet.
     """
     if not ids:
         return {}
     rows = await connection.fetch(
         """
         SELECT r.id, r.wallet, r.ltz, r.mint_transaction_hash, r.failure,
-               coalesce(e.user_id, u.id, m.user_id, former.id) AS user_id,
-               coalesce(e.email, u.email_key, m.email_key, former.email_key) AS email
+               coalesce(e.user_id, earner.user_id, u.id, m.user_id) AS user_id,
+               coalesce(e.email, earner.email_key, u.email_key, m.email_key) AS email
           FROM unnest($1::uuid[]) AS asked (id)
           JOIN rewards r ON r.id = asked.id
           LEFT JOIN events e ON e.id = r.id
           LEFT JOIN LATERAL (
+               SELECT member.user_id, member.email_key
+                 FROM (SELECT host, site_user_id FROM check_ins WHERE reward_id = r.id
+                        UNION ALL
+                       SELECT host, site_user_id FROM milestone_claims WHERE reward_id = r.id)
+                      AS claim
+                 JOIN site_members member
+                   ON member.brand_id = r.brand_id AND member.host = claim.host
+                  AND member.site_user_id = claim.site_user_id
+                WHERE e.id IS NULL) AS earner ON true
+          LEFT JOIN LATERAL (
                SELECT id, email_key
                  FROM wallet_users
-                WHERE wallet = r.wallet AND e.id IS NULL
+                WHERE wallet = r.wallet AND e.id IS NULL AND earner.user_id IS NULL
                 ORDER BY created_at
                 LIMIT 1) AS u ON true
           LEFT JOIN LATERAL (
                SELECT user_id, email_key
                  FROM site_members
                 WHERE brand_id = r.brand_id AND wallet = r.wallet
-                  AND e.id IS NULL AND u.id IS NULL
+                  AND e.id IS NULL AND earner.user_id IS NULL AND u.id IS NULL
                 -- The member with the wallet's e-mail address, then a linked member.
                 ORDER BY linked_at NULLS FIRST, host, site_user_id
                 LIMIT 1) AS m ON true
-          LEFT JOIN LATERAL (
-               SELECT linked.id, linked.email_key
-                 FROM (SELECT host, site_user_id FROM check_ins WHERE reward_id = r.id
-                        UNION ALL
-                       SELECT host, site_user_id FROM milestone_claims WHERE reward_id = r.id)
-                      AS earner
-                 JOIN site_links l
-                   ON l.brand_id = r.brand_id AND l.host = earner.host
-                  AND l.site_user_id = earner.site_user_id AND l.wallet = r.wallet
-                 JOIN users linked ON linked.id = l.user_id
-                WHERE e.id IS NULL AND u.id IS NULL AND m.user_id IS NULL
-                ORDER BY l.linked_at DESC
-                LIMIT 1) AS former ON true
-         WHERE coalesce(e.user_id, u.id, m.user_id, former.id) IS NOT NULL
+         WHERE coalesce(e.user_id, earner.user_id, u.id, m.user_id) IS NOT NULL
         """,
         ids,
     )

@@ -43,14 +43,14 @@ async def test_a_new_user_of_two_brands_is_answered_if_one_brand_reaches_its_lim
         wallet_of_email = handler._identity.wallet_of_email
         lookups, is_full = 0, asyncio.Event()
 
-        async def slow(email: str) -> IdentityUser:
+        async def slow(email: str, brand: Address) -> IdentityUser:
             nonlocal lookups
             lookups += 1
             if lookups == len(order):
                 await fill(pool)
                 is_full.set()
             await is_full.wait()
-            user: IdentityUser = await wallet_of_email(email)
+            user: IdentityUser = await wallet_of_email(email, brand)
             return user
 
         monkeypatch.setattr(handler._identity, "wallet_of_email", slow)
@@ -98,9 +98,9 @@ async def test_concurrent_events_that_wait_for_the_rate_limit_do_not_exceed_the_
             window: RateLimitStatus = await hit(limit, *key)
             return window
 
-        async def counted(email: str) -> IdentityUser:
+        async def counted(email: str, brand: Address) -> IdentityUser:
             made.append(email)
-            user: IdentityUser = await wallet_of_email(email)
+            user: IdentityUser = await wallet_of_email(email, brand)
             return user
 
         monkeypatch.setattr(handler._limits, "hit", slow_hit)
@@ -174,11 +174,11 @@ async def test_the_wallet_of_a_caller_that_hangs_up_counts_towards_the_limit(
         wallet_of_email = handler._identity.wallet_of_email
         is_asked = asyncio.Event()
 
-        async def slow_at_first(email: str) -> IdentityUser:
+        async def slow_at_first(email: str, brand: Address) -> IdentityUser:
             if not is_asked.is_set():
                 is_asked.set()
                 await asyncio.Event().wait()
-            user: IdentityUser = await wallet_of_email(email)
+            user: IdentityUser = await wallet_of_email(email, brand)
             return user
 
         monkeypatch.setattr(handler._identity, "wallet_of_email", slow_at_first)
@@ -213,10 +213,10 @@ async def test_a_registration_goes_on_when_its_caller_hangs_up(
         wallet_of_email = handler._identity.wallet_of_email
         is_asked, may_answer = asyncio.Event(), asyncio.Event()
 
-        async def slow(email: str) -> IdentityUser:
+        async def slow(email: str, brand: Address) -> IdentityUser:
             is_asked.set()
             await may_answer.wait()
-            user: IdentityUser = await wallet_of_email(email)
+            user: IdentityUser = await wallet_of_email(email, brand)
             return user
 
         monkeypatch.setattr(handler._identity, "wallet_of_email", slow)

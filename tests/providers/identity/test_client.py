@@ -557,6 +557,85 @@ async def test_requests_under_way_are_bounded() -> None:
     assert most == 4
 
 
+async def test_look_ups_of_new_users_hold_up_no_known_user() -> None:
+    """Anybody may post events for invented addresses while the provider is slow."""
+    looking_up = 0
+    go = asyncio.Event()
+
+    async def hang() -> web.StreamResponse:
+        nonlocal looking_up
+        looking_up += 1
+        await go.wait()
+        return web.json_response(a_user(a_wallet(), *map(an_email, emails)))
+
+    async def is_full() -> bool:
+        return looking_up == 4
+
+    emails = [f"{n}@shop.example" for n in range(20)]
+    provider = ScriptedProvider(
+        {
+            LOOK_UP: [hang],
+            f"GET /v1/users/{DID}": [(200, a_user(a_wallet()))],
+            "GET /v1/users": [(200, {"data": []})],
+        }
+    )
+    patient = {"attempt_seconds": 30.0, "timeout_seconds": 30.0}
+    async with serving(provider, max_concurrent=4, **patient) as client:
+        callers = asyncio.gather(*map(client.wallet_of_email, emails))
+        await until(is_full)
+
+        assert await client.wallets_of(DID) == (address_of(WALLET),)
+        assert await client.ping()
+
+        go.set()
+        await callers
+
+
+async def test_one_brands_new_users_delay_anothers_by_single_look_ups() -> None:
+    """The provider answers one look-up after another."""
+    emails = [f"{n}@shop.example" for n in range(200)]
+    arrived: list[str] = []
+    may_answer = asyncio.Semaphore(0)
+
+    async def look_up(request: web.Request) -> web.StreamResponse:
+        address = (await request.json())["address"]
+        arrived.append(address)
+        await may_answer.acquire()
+        return web.json_response(a_user(a_wallet(), an_email(address)))
+
+    async def is_full() -> bool:
+        return len(arrived) == 4
+
+    application = web.Application()
+    application.router.add_post("/v1/users/email/address", look_up)
+    async with served_at(application) as base_url:
+        policy = IdentityPolicy(
+            base_url,
+            "app",
+            "secret",
+            max_concurrent=4,
+            attempt_seconds=60.0,
+            timeout_seconds=60.0,
+        )
+        async with IdentityClient(policy) as client:
+            flood = [
+                asyncio.create_task(client.wallet_of_email(email, address_of(WALLET)))
+                for email in emails
+            ]
+            await until(is_full)
+            other = asyncio.create_task(client.wallet_of_email(EMAIL, address_of(OTHER_WALLET)))
+
+            async def is_answered() -> bool:
+                may_answer.release()
+                return other.done()
+
+            await until(is_answered)
+            assert len(arrived) < len(emails)
+            for _ in emails:
+                may_answer.release()
+            await asyncio.gather(*flood, other)
+
+
 async def test_more_waiting_look_ups_than_allowed_are_refused_at_once(
     sandbox: Sandbox,
 ) -> None:

@@ -649,7 +649,7 @@ async def test_a_name_that_cannot_be_resolved_in_time_occupies_one_thread(
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    policy = replace(DEV, max_per_host=100, timeout_seconds=0.2, look_up_threads=2)
+    policy = replace(DEV, max_per_host=100, timeout_seconds=0.2, max_look_ups=2)
     async with serving(hello) as port, guarded(policy) as http:
         slow = [reason_of(http.request("GET", f"http://slow.localhost:{port}/")) for _ in range(20)]
         assert set(await asyncio.gather(*slow)) == {"no answer in time"}
@@ -662,6 +662,36 @@ async def test_a_name_that_cannot_be_resolved_in_time_occupies_one_thread(
             return await reason_or_status(http, f"http://slow.localhost:{port}/") == 200
 
         await until(is_back)
+
+
+async def test_however_many_names_hang_another_one_is_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A brand names as many hosts as it likes, and its own name servers answer for them."""
+    release, hanging = threading.Event(), Counter[str]()
+
+    def resolve(host: str, *_: object, **__: object) -> list[Any]:
+        if host.startswith("slow"):
+            hanging[host] += 1
+            release.wait(60)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]
+
+    async def hang() -> bool:
+        return len(hanging) >= 16
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    async with serving(hello) as port, guarded(replace(DEV, timeout_seconds=30.0)) as http:
+        slow = [
+            asyncio.create_task(http.request("GET", f"http://slow{number}.localhost:{port}/"))
+            for number in range(100)
+        ]
+        await until(hang)
+        try:
+            assert (await http.request("GET", f"http://quick.localhost:{port}/")).status == 200
+        finally:
+            release.set()
+        assert {(await response).status for response in slow} == {200}
+    assert set(hanging.values()) == {1}
 
 
 async def reason_or_status(http: GuardedHttpClient, url: str) -> str | int:

@@ -104,6 +104,23 @@ async def test_a_wallets_user_takes_precedence_over_members_with_the_wallet(worl
 
 
 @pytest.mark.parametrize("kind", [CHECK_IN, MILESTONE])
+async def test_a_brand_learns_no_other_address_of_the_member_who_earned_a_reward(
+    world: World, kind: int
+) -> None:
+    """The wallet belongs to an address that the brand was never given."""
+    brand = await world.brand("/hooks")
+    reward = await world.owed(brand, kind=kind, event=False)
+    wallet = await value(world.pool, "SELECT wallet FROM rewards")
+    user = await log_in(world, brand.address, "at.the.site@shop.example", wallet, linked=True)
+    await log_in(world, brand.address, "another.member@shop.example", wallet)
+    await value(world.pool, CLAIMS[kind], brand.address, wallet, reward)
+
+    await world.mint(reward)
+
+    assert await named(world, brand) == (str(user), "at.the.site@shop.example")
+
+
+@pytest.mark.parametrize("kind", [CHECK_IN, MILESTONE])
 async def test_a_linked_members_reward_is_announced_although_the_link_has_ended_since(
     world: World, kind: int
 ) -> None:
