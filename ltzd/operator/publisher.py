@@ -101,10 +101,11 @@ class Publisher:
             while not (await asyncio.wait({signing}, timeout=pause))[0]:
                 is_done = await self.publish_due()
                 pause = _WHILE_SIGNING_SECONDS if is_done else self._longer(pause)
-        finally:
-            if not signing.done():
-                signing.cancel()
-                await asyncio.wait({signing})
+        except BaseException:
+            signing.cancel()
+            # Retrieved, so that asyncio does not report a failure as lost.
+            await asyncio.gather(signing, return_exceptions=True)
+            raise
         return signing.result()
 
     def _longer(self, pause: float) -> float:
