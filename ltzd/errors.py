@@ -303,7 +303,7 @@ class SignerUnavailable(Unavailable):
 
 
 class OutcomeUnknown(Unavailable):
-    """The message names the transaction."""
+    """The message names the transaction, or says why nobody knows whether there will be one."""
 
 
 class LaneLost(Unavailable):

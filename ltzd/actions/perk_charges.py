@@ -20,7 +20,7 @@ from cachetools import LRUCache
 from ltzd import telemetry
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.gas_refusals import count_gas_refusal
-from ltzd.actions.relayer.outcomes import cancellation_reason
+from ltzd.actions.relayer.outcomes import cancellation_reason, unknown_without_database
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.contracts import perk_nft, reverts
@@ -175,8 +175,8 @@ class PerkCharges:
         """Return once the redemption is one block deep, or after `wait_seconds`.
 
         Raises TokenNotFound and the other refusals of `rules/perk_charges`, SignatureRefused for a
-        used nonce, IdempotencyKeyReused, TransactionFailed, and Unavailable if nothing was
-        redeemed.
+        used nonce, IdempotencyKeyReused, TransactionFailed, RelayPending and OutcomeUnknown for a
+        redemption that may be sent, and any other Unavailable if nothing was redeemed.
         """
         deadline = self._clock() + self._wait_seconds
         try:
@@ -252,9 +252,9 @@ class PerkCharges:
         else:
             self._waiters.poll()
         await self._waiters.settled(relay, deadline)
-        return RedeemedCharges(
-            await self._outcome(id_, relay), already_processed=earlier is not None
-        )
+        with unknown_without_database():
+            redemption = await self._outcome(id_, relay)
+        return RedeemedCharges(redemption, already_processed=earlier is not None)
 
     async def _admit(self, request: RedeemRequest) -> tuple[ChargeRedemption | None, UUID, int]:
         """Return the earlier redemption with the same key, if any, and the redemption's and relay's
@@ -267,6 +267,13 @@ class PerkCharges:
         l1_fee_wei = l1_costs.max_fee_wei(_CALL_BYTES, gas_limit)
         max_cost_wei = gas_limit * await self._simulator.max_fee() + l1_fee_wei
         wallet = perk_charges.wallet_of(request.token_id, await self._wallets.offered())
+        with unknown_without_database():
+            return await self._store(request, wallet, gas_limit, max_cost_wei)
+
+    async def _store(
+        self, request: RedeemRequest, wallet: Address | None, gas_limit: int, max_cost_wei: int
+    ) -> tuple[ChargeRedemption | None, UUID, int]:
+        """Return as `_admit` does, after the commit."""
         async with transaction(self._pool) as connection:
             await redemptions.lock_token(connection, request.token_id)
             await _use_nonce(connection, request)

@@ -63,6 +63,7 @@ from ltzd.errors import (
     NodeUnavailable,
     NotFound,
     NotLoggedIn,
+    OutcomeUnknown,
     Overloaded,
     PaymentRefused,
     PaymentsUnavailable,
@@ -200,6 +201,7 @@ STATUSES: Mapping[type[LtzdError], tuple[int, str]] = {
     MintPending: (500, "MINT_PENDING"),
     Overloaded: (503, "OVERLOADED"),
     RelayPending: (503, "RELAY_PENDING"),
+    OutcomeUnknown: (503, "OUTCOME_UNKNOWN"),
     DnsUnavailable: (503, "DNS_UNAVAILABLE"),
     HostSiteBusy: (503, "HOST_SITE_BUSY"),
     HostSiteUnavailable: (503, "HOST_SITE_UNAVAILABLE"),
@@ -219,6 +221,8 @@ FIXED_TEXTS: Mapping[str, str] = {
     "MINT_PENDING": "The payment is recorded and will be minted; repeat the request",
     "RELAY_PENDING": "The transaction is signed, but no node has accepted it yet; repeat the "
     "request with the same idempotency key",
+    "OUTCOME_UNKNOWN": "The transaction may have been sent, or may still be sent; repeat the "
+    "request with the same idempotency key",
     "OVERLOADED": "The service is busy; repeat the request later",
     "DNS_UNAVAILABLE": "DNS resolver unavailable",
     "HOST_SITE_BUSY": "Too many requests wait for the host site",
@@ -230,6 +234,7 @@ FIXED_TEXTS: Mapping[str, str] = {
 RETRY_SECONDS: Mapping[type[LtzdError], str] = {
     HostSiteBusy: "5",  # the time limit of a request to the site, after which a slot is free
     RelayPending: "10",
+    OutcomeUnknown: "10",
 }
 """The Retry-After header of errors that carry no time of their own."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from uuid import uuid4
@@ -17,10 +18,12 @@ from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.errors import (
     CollectionNotFound,
+    DatabaseUnavailable,
     HolderChanged,
     IdempotencyKeyReused,
     NoChargesRemaining,
     NodeUnavailable,
+    OutcomeUnknown,
     RelayPending,
     SignatureRefused,
     TokenNotFound,
@@ -32,7 +35,7 @@ from ltzd.rules.operator.fees import FeePolicy
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets
 from ltzd.store import perk_charges as redemptions
 from ltzd.store.brands.configurations import BrandCache
-from ltzd.store.database import Connection, Pool, session
+from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.perk_charges import TokenCharges
 from ltzd.store.relayer import gas_budgets
 from ltzd.store.wakeups import RELAYS
@@ -307,6 +310,46 @@ async def test_a_redemption_that_no_lane_sends_in_time_is_withdrawn(
     async with till.world.relaying():
         redeemed = await till.redeem(idempotency_key="till-1-0001")
     assert (redeemed.already_processed, redeemed.redemption.remaining) == (False, 2)
+
+
+async def test_a_brand_learns_that_a_redemption_may_be_sent_if_its_commit_was_not_answered(
+    till: Till, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any other 503 says that nothing was redeemed, and the brand takes another charge."""
+
+    @asynccontextmanager
+    async def transaction_without_answer(pool: Pool) -> AsyncIterator[Connection]:
+        async with transaction(pool) as connection:
+            yield connection
+        raise DatabaseUnavailable("The database was lost")
+
+    till.node.mines_at_once = True
+    async with till.world.relaying():
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "transaction", transaction_without_answer)
+            with pytest.raises(OutcomeUnknown):
+                await till.redeem(idempotency_key="till-1-0001")
+        redeemed = await till.redeem(idempotency_key="till-1-0001")
+    assert (redeemed.already_processed, redeemed.redemption.remaining) == (True, 2)
+    assert till.node.left(TOKEN) == 2
+
+
+async def test_a_brand_learns_that_a_redemption_may_be_sent_if_the_database_is_lost_at_the_deadline(
+    till: Till, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lose(*_: object) -> None:
+        raise ConnectionResetError
+
+    async with till.world.relaying():
+        with monkeypatch.context() as patch:
+            patch.setattr(redemptions, "by_id", lose)
+            with pytest.raises(OutcomeUnknown):
+                await till.waiting(0.2).redeem(idempotency_key="till-1-0001")
+        await till.is_published(1)
+        till.node.mine()
+        redeemed = await till.redeem(idempotency_key="till-1-0001")
+    assert (redeemed.already_processed, redeemed.redemption.remaining) == (True, 2)
+    assert till.node.left(TOKEN) == 2
 
 
 async def test_with_a_withdrawn_redemption_go_those_that_counted_on_it(till: Till) -> None:

@@ -1,7 +1,13 @@
 """While a node is away, a lane logs one line, and another one with counts when it is back."""
 
+import asyncio
+import gc
+
+import pytest
 from structlog.testing import capture_logs
 
+from ltzd.errors import DatabaseUnavailable
+from ltzd.operator.mints.signer import MintSigner
 from tests.support.chain.mint_world import World
 from tests.support.waiting import until
 
@@ -60,3 +66,28 @@ async def test_a_node_that_is_away_at_the_start_is_two_lines(world: World) -> No
     assert names([dict(line) for line in logs]) == [
         *("lane.waits_for_node", "lane.has_a_node", "lane.serving"),
     ]
+
+
+async def test_a_signing_that_loses_the_database_while_its_term_ends_is_no_line_of_asyncio(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The term's own line tells of the database."""
+    reports: list[object] = []
+    is_signing = asyncio.Event()
+
+    async def lose_database(*_: object) -> int:
+        is_signing.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise DatabaseUnavailable("The database was lost") from None
+        return 0
+
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, context: reports.append(context["message"]))
+    monkeypatch.setattr(MintSigner, "sign_next", lose_database)
+    async with world.lane():
+        await is_signing.wait()
+    gc.collect()
+    loop.set_exception_handler(None)
+    assert reports == []

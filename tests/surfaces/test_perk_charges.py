@@ -27,6 +27,7 @@ from ltzd.errors import (
     HolderChanged,
     InvalidFields,
     NodeUnavailable,
+    OutcomeUnknown,
     TransactionFailed,
     Unavailable,
 )
@@ -437,6 +438,15 @@ async def test_what_is_not_there_is_404_and_what_is_anothers_403(
             Unavailable("No relay wallet could send the redemption in time"),
             503,
             {"error": "Service unavailable", "code": "UNAVAILABLE"},
+        ),
+        (
+            OutcomeUnknown("The call may be stored"),
+            503,
+            {
+                "error": "The transaction may have been sent, or may still be sent; repeat the "
+                "request with the same idempotency key",
+                "code": "OUTCOME_UNKNOWN",
+            },
         ),
         (
             ValueError("unforeseen"),

@@ -336,7 +336,11 @@ async def test_another_users_relay_is_not_there(surface: RunningSurfaces) -> Non
         (
             OutcomeUnknown("0x12"),
             503,
-            {"error": "Service unavailable", "code": "UNAVAILABLE"},
+            {
+                "error": "The transaction may have been sent, or may still be sent; repeat the "
+                "request with the same idempotency key",
+                "code": "OUTCOME_UNKNOWN",
+            },
         ),
         (
             RelayPending("nonce 7 of 0x12"),
@@ -363,7 +367,8 @@ async def test_each_refusal_of_the_action_has_its_status_code_and_body(
     assert (answer.status, answer.body) == (status, body)
     assert answer.window[0] == 35
     details = refusal.details if isinstance(refusal, LtzdError) else {}
-    wait = 10 if isinstance(refusal, RelayPending) else details.get("retryAfterSeconds")
+    may_be_sent = isinstance(refusal, RelayPending | OutcomeUnknown)
+    wait = 10 if may_be_sent else details.get("retryAfterSeconds")
     assert answer.headers.get("Retry-After") == (None if wait is None else str(wait))
 
 

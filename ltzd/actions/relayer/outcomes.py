@@ -1,10 +1,19 @@
 """Waits for an admitted relay and returns its outcome."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import structlog
 from msgspec.structs import replace
 
 from ltzd.actions.relayer.context import RelayContext
-from ltzd.errors import RelayPending, TransactionFailed, Unavailable
+from ltzd.errors import (
+    DatabaseUnavailable,
+    OutcomeUnknown,
+    RelayPending,
+    TransactionFailed,
+    Unavailable,
+)
 from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import requests
@@ -17,6 +26,19 @@ log = structlog.get_logger()
 REFUSED_BY_THE_NETWORK = "the network refused the transaction"
 CANCELLED_BY_HAND = "the operator cancelled the transaction"
 NOT_SENT_IN_TIME = "No relay wallet could send the transaction in time"
+
+
+@contextmanager
+def unknown_without_database() -> Iterator[None]:
+    """Raise OutcomeUnknown if the block, which stores a call or reads a stored one, fails for want
+    of the database.
+
+    A commit whose answer is lost may have stored the call, and a lane sends every stored call.
+    """
+    try:
+        yield
+    except DatabaseUnavailable as error:
+        raise OutcomeUnknown(f"The call may be stored: {error.message}") from error
 
 
 class RelayOutcomes:
@@ -32,16 +54,15 @@ class RelayOutcomes:
         """Return the relay once it is settled, or as far as it has come by the deadline.
 
         Returns None for a relay that was withdrawn. Raises TransactionFailed for one that was never
-        sent because it would revert, and RelayPending for one that is signed but that no node has
-        taken: it has no hash yet.
+        sent because it would revert, RelayPending for one that is signed but that no node has
+        taken: it has no hash yet, and OutcomeUnknown if the database does not tell.
         """
         if not is_new:
             self._waiters.poll()
         relay = await self._waiters.settled(relay_id, deadline)
         if relay is None:
-            await self._withdraw(relay_id)
-            async with session(self._pool) as connection:
-                relay = (await relays.progress(connection, [relay_id])).get(relay_id)
+            with unknown_without_database():
+                relay = await self._withdraw_or_read(relay_id)
         if relay is None:
             return None
         if relay.transaction_hash is None:
@@ -52,15 +73,16 @@ class RelayOutcomes:
             raise RelayPending("No node has accepted the transaction yet")
         return await self.with_reason(relay)
 
-    async def _withdraw(self, relay_id: int) -> None:
-        """Take back a relay that no lane has signed by its deadline; does nothing for a signed one.
+    async def _withdraw_or_read(self, relay_id: int) -> RelayProgress | None:
+        """Take back a relay that no lane has signed by its deadline; read a signed one.
 
-        Any caller that waits for the relay may do this: the first one may be gone. Raises
-        ValidationFailed if the gas price is above the cap, and Unavailable otherwise.
+        Any caller that waits for the relay may do this: the first one may be gone. For a relay that
+        is taken back, raises ValidationFailed if the gas price is above the cap, and Unavailable
+        otherwise.
         """
         async with session(self._pool) as connection:
             if not await relays.withdraw(connection, relay_id):
-                return
+                return (await relays.progress(connection, [relay_id])).get(relay_id)
         self._wakeups.notify(RELAYS)
         log.warning("relay.withdrawn", relay=relay_id)
         await self._simulator.fees()

@@ -24,7 +24,11 @@ from ltzd.actions.relayer.early_simulation import (
     SimulatedCall,
 )
 from ltzd.actions.relayer.gas_refusals import count_gas_refusal
-from ltzd.actions.relayer.outcomes import NOT_SENT_IN_TIME, RelayOutcomes
+from ltzd.actions.relayer.outcomes import (
+    NOT_SENT_IN_TIME,
+    RelayOutcomes,
+    unknown_without_database,
+)
 from ltzd.actions.relayer.simulation import SimulatedAt
 from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.chain.contracts import perk_nft
@@ -161,8 +165,9 @@ class Relayer:
         """Return the relay once it is one block deep, or as far as it has come after a minute.
 
         Raises the refusals of choices.md in their order, TransactionFailed for a call that would
-        revert, and Unavailable if nothing was sent and the same request may succeed later. A call
-        that was mined and failed is returned, not raised: it cost gas, and counts.
+        revert, RelayPending and OutcomeUnknown for a call that may be sent, and any other
+        Unavailable if nothing was sent and the same request may succeed later. A call that was
+        mined and failed is returned, not raised: it cost gas, and counts.
         """
         deadline = self._clock() + self._policy.wait_seconds
         try:
@@ -296,7 +301,8 @@ class Relayer:
         decoded = await self._with_indexed_deal(decoded)
         new = await self._simulated(decoded, simulate)
         self._check_deadline(deadline)
-        admission = await self._admission.admit(new, usage)
+        with unknown_without_database():
+            admission = await self._admission.admit(new, usage)
         if isinstance(admission, Conflict):
             if admission.duplicate_id is not None:
                 await self._waiters.settled(admission.duplicate_id, deadline)

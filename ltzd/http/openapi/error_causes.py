@@ -293,7 +293,11 @@ ERROR_CAUSES: Mapping[type[LtzdError], ErrorCause] = {
     ),
     DatabaseUnavailable: ErrorCause("the database is unavailable", DatabaseUnavailable("")),
     NodeUnavailable: ErrorCause("no blockchain node answers", NodeUnavailable("")),
-    OutcomeUnknown: ErrorCause("the outcome of the transaction is unknown", OutcomeUnknown("")),
+    OutcomeUnknown: ErrorCause(
+        "the database was lost while the call was stored or waited for, so that a transaction may "
+        "or may not be sent (`OUTCOME_UNKNOWN`): repeat the request with the same idempotency key",
+        OutcomeUnknown(""),
+    ),
     Unavailable: ErrorCause("a service is unavailable", Unavailable("")),
     Broken: ErrorCause("an internal error", Broken("")),
 }

@@ -26,6 +26,7 @@ from ltzd.errors import (
     MissingFields,
     NoChargesRemaining,
     NodeUnavailable,
+    OutcomeUnknown,
     RateLimited,
     Refused,
     RelayPending,
@@ -128,6 +129,7 @@ class PerkChargeHandlers:
         TransactionFailed,
         NodeUnavailable,
         Unavailable,
+        OutcomeUnknown,
         RelayPending,
     )
     async def redeem(self, request: Request) -> Reply:

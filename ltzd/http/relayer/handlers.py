@@ -28,6 +28,7 @@ from ltzd.errors import (
     RelayPending,
     TransactionFailed,
     Unauthorized,
+    Unavailable,
     ValidationFailed,
 )
 from ltzd.http.errors import BodyTooLarge, BodyUnreadable
@@ -83,6 +84,7 @@ class RelayHandlers:
         Broken,
         DatabaseUnavailable,
         NodeUnavailable,
+        Unavailable,
         OutcomeUnknown,
         RelayPending,
     )

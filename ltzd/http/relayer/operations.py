@@ -9,6 +9,7 @@ from ltzd.errors import (
     OutcomeUnknown,
     RateLimited,
     TransactionFailed,
+    Unavailable,
     ValidationFailed,
 )
 from ltzd.http.openapi.operations import (
@@ -137,6 +138,7 @@ OPERATIONS = (
                 transactionHash=hex_of(_TRANSACTION),
                 blockNumber=4_711,
             ),
+            "not sent in time": Unavailable(""),
             "outcome unknown": OutcomeUnknown(""),
         },
         body_limit=BODY_LIMIT,

@@ -68,12 +68,14 @@ def _missing(
     """The processes that no longer report, except those that were replaced.
 
     A process was replaced if another one of the same host with the same roles began after its last
-    report. Each running process replaces at most one.
+    report. Each process replaces at most one, also one that no longer reports itself: of a process
+    that was killed again and again, the last one alone may be missing.
     """
-    ages = {process.identity.id: process.started_seconds for process in facts.processes}
-    started = [(me, ages.get(me.id, 0.0))]
-    started += [(each.identity, each.started_seconds) for each in live(facts, me, policy)]
-    for process in facts.processes:
+    started = [(each.identity, each.started_seconds) for each in facts.processes]
+    if me.id not in {identity.id for identity, _ in started}:
+        started.append((me, 0.0))
+    # The last one to report has the fewest possible successors, so it chooses first.
+    for process in sorted(facts.processes, key=lambda each: each.seen_seconds):
         identity = process.identity
         if identity.id == me.id or process.seen_seconds <= policy.missing_after_seconds:
             continue

@@ -20,6 +20,7 @@ from ltzd.errors import (
     InvalidFields,
     NodeUnavailable,
     NotFound,
+    OutcomeUnknown,
     RateLimited,
     Refused,
     RelayPending,
@@ -40,6 +41,7 @@ from ltzd.rules.relayer.calls import (
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import requests
+from ltzd.store.relayer import relays
 from ltzd.values import Address
 from tests.support.chain.chain_kinds import OpStackNode
 from tests.support.chain.fake_node import CHAIN_ID, ETHER
@@ -335,6 +337,48 @@ async def test_a_joining_caller_withdraws_the_relay_that_its_first_caller_left(
         with pytest.raises(Unavailable, match="in time"):
             await relayed(relayer, request)
         assert await row_states(process.world.observer) == []
+
+
+async def test_the_caller_of_a_relay_whose_commit_was_not_answered_learns_that_it_may_be_sent(
+    process: RelayerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any other 503 says that nothing was sent, and its caller signs the call again."""
+    insert = relays.insert
+
+    async def insert_without_answer(connection: Any, new: Any) -> list[int | None]:
+        await insert(connection, new)
+        raise ConnectionResetError
+
+    relayer, request = process.relayer(RelayPolicy()), process.request(key="k")
+    async with running(*process.loops), process.world.relaying():
+        process.world.node.mines_at_once = True
+        with monkeypatch.context() as patch:
+            patch.setattr(relays, "insert", insert_without_answer)
+            with pytest.raises(OutcomeUnknown):
+                await relayed(relayer, request)
+        again = await relayed(relayer, request)
+    assert again.status is RelayStatus.CONFIRMED
+    assert len(process.world.node.executed()) == 1
+
+
+async def test_a_caller_learns_that_a_relay_may_be_sent_if_the_database_is_lost_at_the_deadline(
+    process: RelayerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lose(*_: object) -> bool:
+        raise ConnectionResetError
+
+    relayer, patient = process.relayer(), process.relayer(RelayPolicy())
+    request = process.request(key="k")
+    async with running(*process.loops), process.world.relaying():
+        with monkeypatch.context() as patch:
+            patch.setattr(relays, "withdraw", lose)
+            with pytest.raises(OutcomeUnknown):
+                await relayed(relayer, request)
+        await until(lambda: _true(bool(process.world.node.pool)))
+        process.world.node.mine()
+        again = await relayed(patient, request)
+    assert again.status is RelayStatus.CONFIRMED
+    assert len(process.world.node.executed()) == 1
 
 
 async def test_a_relay_held_back_by_the_gas_price_is_refused_with_that_price(

@@ -1,6 +1,7 @@
 """The conditions of an installation, judged from its facts."""
 
 from dataclasses import replace
+from itertools import permutations
 from uuid import UUID
 
 import pytest
@@ -105,6 +106,18 @@ def test_a_killed_process_is_missing_until_its_successor_reports() -> None:
     assert judged(replace(WELL, processes=(killed, elsewhere))) == ["process_missing"]
     both = (killed, replace(killed, identity=replace(killed.identity, id=UUID(int=8), pid=8)))
     assert judged(replace(WELL, processes=(*both, young))) == ["process_missing"]
+
+
+def test_of_a_process_that_is_killed_again_and_again_the_last_one_alone_may_be_missing() -> None:
+    first = a_process(2, started_seconds=900.0, seen_seconds=400.0)
+    second = a_process(3, started_seconds=390.0, seen_seconds=200.0)
+    third = a_process(4, started_seconds=190.0, seen_seconds=40.0)
+    fourth = a_process(5, started_seconds=30.0)
+    for order in permutations((first, second, third, fourth)):
+        assert judged(replace(WELL, processes=order)) == []
+    for order in permutations((first, second, third)):
+        (missing,) = judge(replace(WELL, processes=order), OwnView(ME), POLICY)
+        assert missing.subject == third.identity.name
 
 
 def test_a_process_is_its_own_successor_and_never_missing_itself() -> None:
