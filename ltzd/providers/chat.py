@@ -7,6 +7,7 @@ until the named time: to the guild that it names, or to the whole service.
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -33,13 +34,16 @@ _MAX_WAIT_SECONDS: Final = 3600.0
 _MAX_ROLES: Final = 1_000
 _PLACEHOLDERS: Final = ("{guild_id}", "{user_id}")
 _ALL_GUILDS: Final = ""
+_ROLES, _LEVELS = "chat_roles", "chat_levels"
+_SERVICES: Final = (_ROLES, _LEVELS)
 
 
 @dataclass(frozen=True, slots=True)
 class ChatPolicy:
     """`base_url` is the platform's API with its version, `token` our bot's, which must be in the
     guilds. `levels_url` holds {guild_id} and {user_id}. `timeout_seconds` bounds one call of
-    `observe`, with its waiting for a slot and for the end of a 429."""
+    `observe`, with its waiting for a slot and for the end of a 429. `max_concurrent` and
+    `max_waiting` hold for roles and for levels alone: a hanging levelling bot delays no role."""
 
     base_url: str = "https://discord.com/api/v10"
     token: str | None = field(default=None, repr=False)
@@ -78,12 +82,12 @@ class _Request:
 class ChatPlatform(AsyncCloseable):
     def __init__(self, policy: ChatPolicy) -> None:
         self._policy = policy
-        self._slots = asyncio.Semaphore(policy.max_concurrent)
-        self._in_flight = 0
+        self._slots = {service: asyncio.Semaphore(policy.max_concurrent) for service in _SERVICES}
+        self._in_flight: Counter[str] = Counter()
         self._paused_until: dict[tuple[str, str], float] = {}
         self._http = HttpClient(
             max_body_bytes=_MAX_BODY_BYTES,
-            max_connections=policy.max_concurrent,
+            max_connections=policy.max_concurrent * len(_SERVICES),
             headers={
                 "Accept": "application/json",
                 # The form that the platform demands of bots.
@@ -113,7 +117,7 @@ class ChatPlatform(AsyncCloseable):
             raise ChatUnavailable("no bot token is configured")
         url = f"{policy.base_url.rstrip('/')}/guilds/{guild}/members/{account}"
         headers = {"Authorization": f"Bot {policy.token}"}
-        response = await self._send(_Request("chat_roles", guild, url, headers))
+        response = await self._send(_Request(_ROLES, guild, url, headers))
         if response.status == 404 and _field(response, "code") in _ABSENT:
             return None
         _refuse_other_than_200(response)
@@ -127,7 +131,7 @@ class ChatPlatform(AsyncCloseable):
         if template is None:
             raise ChatUnavailable("no URL of levels is configured")
         url = _filled(template, guild, account)
-        response = await self._send(_Request("chat_levels", guild, url))
+        response = await self._send(_Request(_LEVELS, guild, url))
         if response.status == 404:
             return None  # the bot has no level for an account that it has never met
         _refuse_other_than_200(response)
@@ -138,9 +142,9 @@ class ChatPlatform(AsyncCloseable):
 
     async def _send(self, request: _Request) -> HttpResponse:
         """Returns any answer but a 429, which is waited out if there is time."""
-        if self._in_flight >= self._policy.max_waiting:
+        if self._in_flight[request.service] >= self._policy.max_waiting:
             raise ChatUnavailable("too many requests are waiting")
-        self._in_flight += 1
+        self._in_flight[request.service] += 1
         deadline = loop_time() + self._policy.timeout_seconds
         try:
             with telemetry.timed_provider(request.service):
@@ -151,7 +155,7 @@ class ChatPlatform(AsyncCloseable):
                         return response
                     self._pause(request, response)
         finally:
-            self._in_flight -= 1
+            self._in_flight[request.service] -= 1
 
     async def _wait_for_pause(self, request: _Request, deadline: float) -> None:
         now = loop_time()
@@ -173,7 +177,7 @@ class ChatPlatform(AsyncCloseable):
 
     async def _attempt(self, request: _Request, deadline: float) -> HttpResponse:
         try:
-            async with asyncio.timeout_at(deadline), self._slots:
+            async with asyncio.timeout_at(deadline), self._slots[request.service]:
                 return await self._http.request("GET", request.url, headers=request.headers)
         except TimeoutError as error:
             raise ChatUnavailable("no answer in time") from error
