@@ -118,7 +118,9 @@ app.command()(sign.sign)
 for offer in OFFERS:
     app.add_typer(offer_app(offer), name=offer.name)
 
-Port = Annotated[int, typer.Option(min=0, max=65_535, help="The port to listen on.")]
+Port = Annotated[
+    int, typer.Option(min=0, max=65_535, help="The port to listen on; 0 chooses a free one.")
+]
 
 
 def _print_version(wanted: bool) -> None:
@@ -193,7 +195,10 @@ def doctor(config: Config, as_json: AsJson = False) -> None:
 def dev(  # noqa: PLR0913, PLR0917 - one parameter per option
     port: Port = 8000,
     admin_port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="The port of /status and /metrics.")
+        int,
+        typer.Option(
+            min=0, max=65_535, help="The port of /status and /metrics; 0 chooses a free one."
+        ),
     ] = 9464,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     chain: Annotated[

@@ -11,7 +11,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -58,8 +58,7 @@ async def _run(folder: Path, options: DevOptions) -> None:
         await data_dir.empty(folder)
     if options.site_url is not None:
         check_site_url(options.site_url)
-    ports.check_free(options.port, "--port")
-    ports.check_free(options.admin_port, "--admin-port")
+    options = _with_usable_ports(options)
     logs.configure()
     serving = asyncio.create_task(_serve(folder, options, stop, ready))
     cancelling = asyncio.create_task(_cancel_unfinished_start(serving, stop, ready))
@@ -73,6 +72,21 @@ async def _run(folder: Path, options: DevOptions) -> None:
     finally:
         cancelling.cancel()
         dev_json.remove(folder)
+
+
+def _with_usable_ports(options: DevOptions) -> DevOptions:
+    """The options with a free port in place of each 0, so that `dev.json` names every port.
+
+    Raises Misconfigured if a server cannot listen on a port, or if both servers would share one.
+    """
+    if options.port == options.admin_port != 0:
+        raise Misconfigured(
+            f"--port and --admin-port are both {options.port}; choose two different ports."
+        )
+    ports.check_free(options.port, "--port")
+    ports.check_free(options.admin_port, "--admin-port")
+    port = options.port or ports.free_port(but=options.admin_port)
+    return replace(options, port=port, admin_port=options.admin_port or ports.free_port(but=port))
 
 
 async def _cancel_unfinished_start(

@@ -179,6 +179,14 @@ async def test_an_occupied_port_is_refused_before_anything_starts(
     assert not (idle.data_dir / "postgres").exists()
 
 
+async def test_one_port_for_both_servers_is_refused_before_anything_starts(idle: Instance) -> None:
+    sentence = await idle.refused("--admin-port", str(idle.port))
+    assert sentence == (
+        f"ltzd: --port and --admin-port are both {idle.port}; choose two different ports."
+    )
+    assert not (idle.data_dir / "postgres").exists()
+
+
 async def test_a_second_ltzd_is_refused_in_the_data_directory_of_the_first(
     idle: Instance, one_instance: Instance
 ) -> None:
@@ -240,6 +248,37 @@ async def test_a_given_database_of_another_chain_is_refused_and_left_alone(
 
 
 # Lives
+
+
+async def test_with_port_0_dev_json_names_the_ports_that_were_chosen(idle: Instance) -> None:
+    await idle.start("--port", "0", "--admin-port", "0")
+    base_url, admin_url = idle.dev_json["baseUrl"], idle.dev_json["adminUrl"]
+    assert base_url != admin_url
+    assert f"ltzd is ready on {base_url}\n" in idle.printed()
+    for url in (f"{base_url}/service-api/health", f"{admin_url}/readyz"):
+        async with idle.http.get(url) as reply:
+            assert reply.status == 200
+    await a_payment_is_announced(idle)
+
+
+async def a_payment_is_announced(instance: Instance) -> None:
+    """The sandbox's payment provider reaches ltzd with the event of a paid session."""
+    order = {
+        "brandId": instance.dev_json["brand"]["brandId"],
+        "amount": 500,
+        "userEmail": somebody(),
+        "successUrl": "https://shop.example/paid",
+        "cancelUrl": "https://shop.example/cart",
+    }
+    checkout = f"{instance.dev_json['baseUrl']}/service-api/create-checkout"
+    async with instance.http.post(checkout, json=order) as reply:
+        session = {"sessionId": (await reply.json())["sessionId"]}
+    async with instance.http.post(instance.dev_json["sandbox"]["payUrl"], json=session) as reply:
+        paid = await reply.json()
+    assert {event["type"]: event["delivered"] for event in paid["events"]} == {
+        "checkout.session.completed": True,
+        "payment_intent.succeeded": True,
+    }
 
 
 @pytest.mark.parametrize(

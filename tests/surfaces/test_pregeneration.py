@@ -15,7 +15,13 @@ from pydantic import BaseModel
 from schemathesis import GenerationMode
 
 from ltzd.actions.pregeneration import PER_DAY, invalid_credentials, too_many
-from ltzd.errors import DatabaseUnavailable, IdentityUnavailable, RateLimited, Unavailable
+from ltzd.errors import (
+    DatabaseUnavailable,
+    IdentityUnavailable,
+    LtzdError,
+    RateLimited,
+    Unavailable,
+)
 from ltzd.http.pregeneration.errors import (
     BadRequestError,
     DetailedError,
@@ -493,6 +499,25 @@ async def test_a_refused_account_is_told_with_hint_and_provider(surface: Running
             "provider": "discord",
         },
     )
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        invalid_credentials(OAuthAccount("discord", ID), "Discord knows no account with this id"),
+        IdentityUnavailable(""),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+async def test_the_document_names_the_window_of_an_admitted_request_that_fails(
+    surface: RunningSurfaces, failure: LtzdError
+) -> None:
+    surface.pregeneration.refusal = failure
+    answer = await post(surface)
+    (operation,) = OPERATIONS
+    documented = {header.name for header in operation.responses[answer.status].headers}
+    assert set(WINDOW) <= set(answer.headers)
+    assert set(WINDOW) <= documented
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import APIOperation, Case, GenerationMode
-from schemathesis.checks import CheckFunction, not_a_server_error
+from schemathesis.checks import CheckContext, CheckFunction, not_a_server_error
+from schemathesis.core.transport import Response
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     negative_data_rejection,
@@ -31,7 +32,16 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+from ltzd.http.openapi.operations import ERROR_HEADERS
 from tests.support.surfaces.event_surface import PREFIX, EventSurface, LiveBrand, unlimited_rule
+
+
+def headers_are_documented(_context: CheckContext, answer: Response, case: Case[Any]) -> None:
+    """The headers that steer a caller: limits, waiting times, the authentication scheme."""
+    described = case.operation.definition.raw["responses"].get(str(answer.status_code), {})
+    sent = {name for name in ERROR_HEADERS if name.lower() in answer.headers}
+    assert sent <= set(described.get("headers", ())), (case.operation.label, answer.status_code)
+
 
 CHECKS: list[CheckFunction] = [
     not_a_server_error,
@@ -39,6 +49,7 @@ CHECKS: list[CheckFunction] = [
     content_type_conformance,
     response_headers_conformance,
     response_schema_conformance,
+    headers_are_documented,
 ]
 CONFIGURED = schemathesis.Config.from_dict(
     {

@@ -21,14 +21,14 @@ def is_free(port: int) -> bool:
     return _bind_error(port) is None
 
 
-def free_port() -> int:
-    """A port that is free now; another program may take it before it is used.
+def free_port(but: int | None = None) -> int:
+    """A port other than `but` that is free now; another program may take it before it is used.
 
     Raises Misconfigured if none can be found.
     """
     for _ in range(_TRIES):
         port = secrets.choice(_BELOW_EPHEMERAL)
-        if is_free(port):
+        if port != but and is_free(port):
             return port
     raise Misconfigured(
         f"No free port was found between {_BELOW_EPHEMERAL[0]} and {_BELOW_EPHEMERAL[-1]}; "

@@ -9,7 +9,7 @@ from ltzd.http.constraints.handlers import (
     keyless_limit_exceeded,
 )
 from ltzd.http.constraints.models import InvalidateCacheBody, InvalidateCacheResponse
-from ltzd.http.openapi.operations import Operation, Parameter, Response
+from ltzd.http.openapi.operations import Operation, Parameter, RateWindow, Response
 from ltzd.http.requests.rate_limits import PER_CLIENT
 
 _REQUEST = {
@@ -54,6 +54,10 @@ OPERATIONS = (
             **_ERROR_EXAMPLES,
             "too many requests": keyless_limit_exceeded(PER_CLIENT.keyless_invalidations, 42),
         },
+        rate_window=RateWindow(
+            "Requests of an address a minute, if the request has no key",
+            frozenset({200, 400, 413, 429, 500, 503}),
+        ),
     ),
     Operation(
         ConstraintHandlers.invalidate_keyed,

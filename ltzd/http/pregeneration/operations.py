@@ -91,7 +91,7 @@ OPERATIONS = (
         },
         rate_window=RateWindow(
             "Requests of the brand a minute, or of the limit that is exceeded",
-            frozenset({200, 429}),
+            frozenset({200, 400, 429, 500}),
         ),
     ),
 )

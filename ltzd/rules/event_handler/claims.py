@@ -28,10 +28,11 @@ COOLDOWN_REASON = "cooldown"
 MAX_CLAIMS_REASON = "max_claims_reached"
 
 _ONE_SECOND = timedelta(seconds=1)
-_DECIMAL_TEXT = re.compile(r"[0-9]{1,30}(\.[0-9]{1,30})?")
+_MOST_DIGITS = 30
+_DECIMAL_TEXT = re.compile(rf"[0-9]{{1,{_MOST_DIGITS}}}(\.[0-9]{{1,{_MOST_DIGITS}}})?")
 _AMOUNT_RULE = (
     f"metadata.amount: must be dollars, a number or decimal text above 0 and at most "
-    f"{MAX_PURCHASE_DOLLARS}"
+    f"{MAX_PURCHASE_DOLLARS}, text with at most {_MOST_DIGITS} decimals"
 )
 
 

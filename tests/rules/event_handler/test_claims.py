@@ -278,6 +278,15 @@ def test_a_malformed_amount_is_an_invalid_field(amount: object) -> None:
     assert [str(fault).partition(":")[0] for fault in faults] == ["metadata.amount"]
 
 
+def test_an_amount_with_too_many_decimals_is_told_how_many_it_may_have() -> None:
+    assert reward_of(PURCHASE, {"amount": "3." + "3" * 30}) == 4
+    with pytest.raises(InvalidFields) as caught:
+        reward_of(PURCHASE, {"amount": "3." + "3" * 31})
+    faults = caught.value.details["errors"]
+    assert isinstance(faults, list)
+    assert "at most 30 decimals" in str(faults[0])
+
+
 def test_other_types_ignore_the_amount() -> None:
     assert reward_of(EventRule(type="form_submit"), {"amount": "nonsense"}) == 10
     assert reward_of(EventRule(type="custom_x", reward=7), None) == 7
