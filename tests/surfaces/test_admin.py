@@ -441,6 +441,18 @@ async def test_status_tells_of_all_processes_and_their_lanes() -> None:
     ]
 
 
+async def test_status_leaves_out_a_killed_process_whose_successor_runs() -> None:
+    successor = replace(OTHERS, started_seconds=60.0)
+    killed = replace(
+        OTHERS, identity=replace(OTHERS.identity, id=UUID(int=3), pid=5), seen_seconds=77.0
+    )
+    _, answer = await get(Behind(processes=(killed, successor)), "/status")
+    assert [(each["name"], each["isMissing"]) for each in answer["processes"]] == [
+        ("host-b/9", False),
+        ("host-a/4711", False),
+    ]
+
+
 async def test_a_load_balancer_goes_on_with_an_old_index_and_not_with_one_that_drains() -> None:
     old = Behind(replace(FACTS, chain=replace(CHAIN, idle_seconds=344.0)))
     assert (await get(old, "/readyz"))[0] == 503

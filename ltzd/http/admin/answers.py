@@ -6,7 +6,6 @@ from typing import Any
 from ltzd.chain.pool.report import NodeReport
 from ltzd.rules.conditions.facts import ChainFacts, LaneState, ProcessFacts
 from ltzd.rules.conditions.kinds import Condition, Severity
-from ltzd.rules.conditions.policy import ConditionPolicy
 from ltzd.rules.indexer.standstill import IndexProgress
 from ltzd.store.background_migrations import BackgroundMigration
 from ltzd.store.indexer.rebuild.orders import RebuildProgress
@@ -164,7 +163,7 @@ def _rebuild_json(rebuild: RebuildProgress) -> dict[str, Any]:
     }
 
 
-def process_json(process: ProcessFacts, policy: ConditionPolicy) -> dict[str, Any]:
+def process_json(process: ProcessFacts, *, is_missing: bool) -> dict[str, Any]:
     identity = process.identity
     return {
         "name": identity.name,
@@ -172,7 +171,7 @@ def process_json(process: ProcessFacts, policy: ConditionPolicy) -> dict[str, An
         "version": identity.version,
         "startedSeconds": _rounded(process.started_seconds),
         "seenSecondsAgo": _rounded(process.seen_seconds),
-        "isMissing": process.seen_seconds > policy.missing_after_seconds,
+        "isMissing": is_missing,
     }
 
 

@@ -51,7 +51,7 @@ from ltzd.rules.conditions.index import progress_of
 from ltzd.rules.conditions.judging import OwnView, judge
 from ltzd.rules.conditions.kinds import Condition
 from ltzd.rules.conditions.policy import ConditionPolicy
-from ltzd.rules.conditions.processes import live
+from ltzd.rules.conditions.processes import live, missing
 from ltzd.rules.indexer.standstill import IndexProgress, stands_still
 from ltzd.store.status import StatusFacts
 from ltzd.values import iso
@@ -202,12 +202,17 @@ class AdminHandlers:
         measure_index(cluster.chain, progress, is_still=is_still)
 
     def _processes(self, cluster: ClusterFacts) -> list[dict[str, Any]]:
-        """The rows, with this process's own in any case: it may not have reported yet."""
-        me = self._sources.process
-        rows = list(cluster.processes)
+        """The processes that report and those that are missing, but none that was replaced.
+
+        This process is among them in any case: it may not have reported yet.
+        """
+        me, policy = self._sources.process, self._policy.conditions
+        lost = {row.identity.id for row in missing(cluster, me, policy)}
+        shown = {me.id, *lost, *(row.identity.id for row in live(cluster, me, policy))}
+        rows = [row for row in cluster.processes if row.identity.id in shown]
         if me.roles and me.id not in {row.identity.id for row in rows}:
             rows.append(ProcessFacts(me, started_seconds=0.0, seen_seconds=0.0))
-        return [process_json(row, self._policy.conditions) for row in rows]
+        return [process_json(row, is_missing=row.identity.id in lost) for row in rows]
 
     def _lanes(self, cluster: ClusterFacts, facts: StatusFacts) -> list[dict[str, Any]]:
         """The lanes with their holders, and with what the holders tell of them."""

@@ -31,7 +31,7 @@ def judge_processes(
 ) -> Iterator[Condition]:
     others = live(facts, me, policy)
     yield from _absent_roles(facts, roles_present(facts, me, policy), policy)
-    yield from _missing(facts, me, policy)
+    yield from map(_missing, missing(facts, me, policy))
     yield from _versions([each for each in [me, *(p.identity for p in others)] if each.roles])
 
 
@@ -62,9 +62,9 @@ def _absent_roles(
             )
 
 
-def _missing(
+def missing(
     facts: ClusterFacts, me: ProcessIdentity, policy: ConditionPolicy
-) -> Iterator[Condition]:
+) -> tuple[ProcessFacts, ...]:
     """The processes that no longer report, except those that were replaced.
 
     A process was replaced if another one of the same host with the same roles began after its last
@@ -74,6 +74,7 @@ def _missing(
     started = [(each.identity, each.started_seconds) for each in facts.processes]
     if me.id not in {identity.id for identity, _ in started}:
         started.append((me, 0.0))
+    lost = []
     # The last one to report has the fewest possible successors, so it chooses first.
     for process in sorted(facts.processes, key=lambda each: each.seen_seconds):
         identity = process.identity
@@ -88,16 +89,22 @@ def _missing(
             ),
             None,
         )
-        if successor is not None:
+        if successor is None:
+            lost.append(process)
+        else:
             started.remove(successor)
-            continue
-        yield Condition(
-            ConditionKind.PROCESS_MISSING,
-            f"Process {identity.name} ({', '.join(identity.roles)}) has not reported for "
-            f"{process.seen_seconds:.0f} s and has not ended cleanly: start it again, or look "
-            "at its log",
-            identity.name,
-        )
+    return tuple(lost)
+
+
+def _missing(process: ProcessFacts) -> Condition:
+    identity = process.identity
+    return Condition(
+        ConditionKind.PROCESS_MISSING,
+        f"Process {identity.name} ({', '.join(identity.roles)}) has not reported for "
+        f"{process.seen_seconds:.0f} s and has not ended cleanly: start it again, or look "
+        "at its log",
+        identity.name,
+    )
 
 
 def _versions(running: Sequence[ProcessIdentity]) -> Iterator[Condition]:
