@@ -129,7 +129,14 @@ class BudgetExhausted(Refused):
 
 
 class RateLimited(Refused):
-    """Details: `limit`, the requests of one window, and `retryAfterSeconds` until it ends."""
+    """Details: `limit`, the requests of one window, and `retryAfterSeconds` until it ends.
+
+    `reset_at` is the window's end in Unix seconds, or None where only the whole seconds are known.
+    """
+
+    def __init__(self, message: str, /, reset_at: float | None = None, **details: object) -> None:
+        super().__init__(message, **details)
+        self.reset_at = reset_at
 
 
 class LoginRateLimited(RateLimited):

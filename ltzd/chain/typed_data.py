@@ -187,15 +187,9 @@ def signature_of(v: int, r: bytes | int, s: bytes | int) -> bytes:
 def recover(message_digest: Hash32, signature: bytes) -> Address:
     """The signer's address. Accepts exactly the signatures that OpenZeppelin's ECDSA accepts.
 
-    Raises ValueError for a signature that is not 65 bytes, whose v is not 27 or 28, whose s is in
-    the upper half (a second form of the same signature), or that no key can have made.
+    Raises ValueError for a signature that `check_form` refuses, or that no key can have made.
     """
-    if len(signature) != 65:
-        raise ValueError(f"a signature has 65 bytes, this has {len(signature)}")
-    if signature[64] not in {27, 28}:
-        raise ValueError("a signature's v is 27 or 28")
-    if int.from_bytes(signature[32:64], "big") > _HALF_ORDER:
-        raise ValueError("the signature's s is above half the curve's order")
+    check_form(signature)
     recoverable = signature[:64] + bytes((signature[64] - 27,))
     try:
         key = coincurve.PublicKey.from_signature_and_message(
@@ -205,6 +199,18 @@ def recover(message_digest: Hash32, signature: bytes) -> Address:
         # coincurve raises a bare Exception.
         raise ValueError("no key can have made the signature") from error
     return Address(keccak(key.format(compressed=False)[1:])[-20:])
+
+
+def check_form(signature: bytes) -> None:
+    """Raises ValueError for a signature that is not 65 bytes, whose v is not 27 or 28, or whose s
+    is in the upper half (a second form of the same signature).
+    """
+    if len(signature) != 65:
+        raise ValueError(f"a signature has 65 bytes, this has {len(signature)}")
+    if signature[64] not in {27, 28}:
+        raise ValueError(f"a signature's v is 27 or 28, this has {signature[64]}")
+    if int.from_bytes(signature[32:64], "big") > _HALF_ORDER:
+        raise ValueError("the signature's s is above half the curve's order")
 
 
 def _word(value: bytes | int) -> bytes:

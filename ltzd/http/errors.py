@@ -337,11 +337,12 @@ def _headers(error: Refused) -> dict[str, str]:
 
 
 def _rate_headers(error: RateLimited, seconds: int) -> dict[str, str]:
-    """Spec 8: the reset is in Unix seconds."""
+    """Spec 8: the reset is in Unix seconds, the same in each response of the window if known."""
+    reset_at = time.time() + seconds if error.reset_at is None else error.reset_at
     return {
         "X-RateLimit-Limit": str(error.details.get("limit")),
         "X-RateLimit-Remaining": "0",
-        "X-RateLimit-Reset": str(math.ceil(time.time()) + seconds),
+        "X-RateLimit-Reset": str(math.ceil(reset_at)),
     }
 
 

@@ -379,6 +379,7 @@ async def test_a_spent_hour_says_when_it_ends(surface: RunningSurfaces) -> None:
     assert answer.status == 429
     assert answer.window == (35, 0)
     assert answer.headers["Retry-After"] == "60"
+    assert int(answer.headers["X-RateLimit-Reset"]) == math.ceil(surface.relays.reset_at)
     assert len(surface.relays.sent) == 35
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ltzd.chain.relayer.decoding import DecodedCall
-from ltzd.chain.relayer.signatures import is_signed_by
+from ltzd.chain.relayer.signatures import is_signed_by, refuse_malformed
 from ltzd.chain.typed_data import Permit
 from ltzd.errors import ValidationFailed
 from ltzd.rules.relayer.calls import SignedPermit
@@ -55,6 +55,7 @@ def check_spent_whole(permit: SignedPermit, call: DecodedCall) -> None:
 
 def signed_permit(permit: SignedPermit, nonce: int, separator: bytes) -> Permit:
     """The permit with the nonce it was signed for: `nonce`, the owner's next, or a used one."""
+    refuse_malformed("The permit's signature", permit.signature)
     for signed_for in range(nonce, max(nonce - MAX_USED_NONCES_BACK, 0) - 1, -1):
         signed = Permit(permit.owner, permit.spender, permit.value, signed_for, permit.deadline)
         if is_signed_by(permit.owner, signed, permit.signature, separator):

@@ -11,6 +11,7 @@ from ltzd.chain.typed_data import (
     Release,
     TransferWithAuthorization,
     TypedMessage,
+    check_form,
     digest,
     recover,
 )
@@ -27,6 +28,7 @@ MESSAGES: Final[Mapping[str, Callable[..., TypedMessage]]] = {
 def check_signature(call: DecodedCall, message: str, user: Address, separator: bytes) -> None:
     """Raises ValidationFailed."""
     fields, signature = call.signed()
+    refuse_malformed(f"The signature of {call.row.name}", signature)
     if not is_signed_by(user, MESSAGES[message](*fields), signature, separator):
         raise ValidationFailed(
             f"The signature of {call.row.name} is not the authenticated user's",
@@ -34,6 +36,16 @@ def check_signature(call: DecodedCall, message: str, user: Address, separator: b
             function=call.row.function,
             userAddress=checksummed(user),
         )
+
+
+def refuse_malformed(name: str, signature: bytes) -> None:
+    """Raises ValidationFailed with the fault of a signature that no contract accepts, since some
+    wallets write a v of 0 or 1: the caller shall not look for another signer.
+    """
+    try:
+        check_form(signature)
+    except ValueError as error:
+        raise ValidationFailed(f"{name} is malformed: {error}") from error
 
 
 def is_signed_by(

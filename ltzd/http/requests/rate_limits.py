@@ -56,7 +56,9 @@ async def count_request(
     window = await limits.hit(limit, client_network(request))
     request.ctx.window = window
     if not window.is_within:
-        raise exceeded(limit, seconds_left(window))
+        refusal = exceeded(limit, seconds_left(window))
+        refusal.reset_at = window.reset_at
+        raise refusal
 
 
 def address_limit_exceeded(limit: RateLimit, seconds: int) -> RateLimited:

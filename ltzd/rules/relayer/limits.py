@@ -126,6 +126,7 @@ def check_hour(usage: RelayUsage) -> None:
     seconds = math.ceil((usage.start + WINDOW - usage.now).total_seconds())
     raise RateLimited(
         f"Too many transactions: {RELAYS_AN_HOUR} an hour for each user",
+        reset_at=usage.window().reset_at,
         limit=RELAYS_AN_HOUR,
         retryAfterSeconds=max(1, seconds),
     )

@@ -11,6 +11,7 @@ from eth_utils.abi import abi_to_signature, get_abi_input_types
 from ltzd.chain.contracts import abi_words, artifacts, contract_abi
 from ltzd.chain.contracts.business_escrow import Deal, DealStatus
 from ltzd.chain.relayer.calls import decode_relay
+from ltzd.chain.typed_data import TypedMessage
 from ltzd.errors import ContractNotWhitelisted, NodeUnavailable, ValidationFailed
 from ltzd.rules.relayer.allowed_calls import ALLOWED_CALLS, functions_of
 from ltzd.rules.relayer.calls import RelayRequest, RequestedClaim, SignedPermit
@@ -42,6 +43,7 @@ from tests.support.relays.allowed_calls import (
     permit_for,
     permit_ltz,
     relayed,
+    split,
     transfer_from,
     transfer_with_authorization,
 )
@@ -101,6 +103,28 @@ def test_a_signature_of_another_user_is_refused(name: str) -> None:
 
     assert "signature" in error.message
     assert error.details["function"] == name.split(".")[1]
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "fault"),
+    [
+        (lambda v, r, s: (v - 27, r, s), "v is 27 or 28"),
+        (lambda v, r, s: (55 - v, r, ORDER - s), "s is above half the curve's order"),
+    ],
+)
+@pytest.mark.parametrize("name", SIGNED | PERMITS)
+def test_a_users_signature_in_another_form_is_refused_with_its_fault(
+    name: str, rewrite: Callable[[int, int, int], tuple[int, int, int]], fault: str
+) -> None:
+    class Wallet(Person):
+        def sign(self, contract: str, message: TypedMessage) -> bytes:
+            v, r, s = split(super().sign(contract, message))
+            v, *parts = rewrite(v, int.from_bytes(r, "big"), int.from_bytes(s, "big"))
+            return b"".join(part.to_bytes(32, "big") for part in parts) + bytes((v,))
+
+    data = ROWS[name](Wallet(0x1111))
+
+    assert fault in refusal(an_ask(contract_of(name), data), chain_for(name)).message
 
 
 @pytest.mark.parametrize("name", MOVES | PERMITS)

@@ -80,6 +80,15 @@ def test_a_user_who_waits_until_the_reset_is_admitted(since: timedelta, seconds:
     assert refusal_of(lambda: check_hour(standing))["retryAfterSeconds"] == seconds
 
 
+def test_a_refusal_and_the_answers_before_it_name_one_end_of_the_hour() -> None:
+    usage = replace(NEW, window_start=NOON - timedelta(microseconds=1), used=35)
+
+    with pytest.raises(RateLimited) as refused:
+        check_hour(usage)
+
+    assert refused.value.reset_at == usage.window().reset_at
+
+
 # --- claims -----------------------------------------------------------------------------------
 
 

@@ -216,7 +216,12 @@ class FakeRelays:
         if slot in self.keys:
             return self._replay(*self.keys[slot], request)
         if not self.window(user).remaining:
-            raise RateLimited("Too many transactions", limit=RELAYS_AN_HOUR, retryAfterSeconds=60)
+            raise RateLimited(
+                "Too many transactions",
+                reset_at=self.reset_at,
+                limit=RELAYS_AN_HOUR,
+                retryAfterSeconds=60,
+            )
         at, relay = self._sent(request)
         self.keys[slot] = (request.fingerprint, at)
         return relay, self.window(user)
