@@ -20,6 +20,7 @@ from ltzd.concurrency.own_task import in_own_task
 from ltzd.errors import NodeUnavailable, Unavailable
 from ltzd.operator.fleet import lane_gauges
 from ltzd.operator.funds import FundsTracker
+from ltzd.operator.handover import Handover
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_fence import LaneFence
@@ -266,8 +267,9 @@ class WalletLane(ABC):
         monitor = ReceiptMonitor(
             context, in_flight, funds, resubmission, work, guard, self._blocks, self._due
         )
+        handover = Handover(context, self.pause)
         try:
-            await self._check_before_work(lane, next_nonce, monitor)
+            await self._check_before_work(lane, next_nonce, monitor, handover)
             self._is_serving, self._stopped = True, None
             self._nodes.over(kind=self.kind)
             self._terms.over(kind=self.kind)
@@ -286,6 +288,7 @@ class WalletLane(ABC):
                 group.create_task(self._report_status(lane))
                 group.create_task(self._follow_orders(orders))
                 group.create_task(fence.run())
+                group.create_task(handover.run())
                 group.create_task(self._until_finished(lane))
         finally:
             signer.close()
@@ -308,11 +311,11 @@ class WalletLane(ABC):
         )
 
     async def _check_before_work(
-        self, lane: Lane, next_nonce: int, monitor: ReceiptMonitor
+        self, lane: Lane, next_nonce: int, monitor: ReceiptMonitor, handover: Handover
     ) -> None:
         """Wait for a node, and make the checks that come before anything is signed.
 
-        Raises Stopped.
+        Raises Stopped, HandedOver.
         """
         while True:
             try:
@@ -326,6 +329,7 @@ class WalletLane(ABC):
                 return
             async with session(self._pool) as connection:
                 await lanes.report_pause(connection, lane, NODE)
+            await handover.look()
             await asyncio.sleep(self._policy.pauses.between_terms)
 
     async def _report_status(self, lane: Lane) -> None:

@@ -94,6 +94,7 @@ class LanePauses:
     Publications without success, or receipts in dispute, are a reason to wait after `standstill`.
     Bytes that every node refuses without an explanation count as refused for good after
     `unexplained_refusal`: shorter than callers wait for the relays behind them.
+    A lane that no node answers for `without_node` leaves the wallet to a process that has a node.
     """
 
     between_terms: float = 0.5
@@ -108,6 +109,7 @@ class LanePauses:
     wallet_watch: float = 5.0
     standstill: float = 10.0
     unexplained_refusal: float = 30.0
+    without_node: float = 3.0
     publication_record: float = 2.0
     publication: PauseBackoff = PauseBackoff(0.1, 2.0)
     simulation: PauseBackoff = PauseBackoff(1.0, 16.0)
@@ -154,6 +156,10 @@ class MintTarget:
 
 class Finished(Unavailable):
     """The lane has nothing left to do: its wallet is retired and all it signed is final."""
+
+
+class HandedOver(Unavailable):
+    """No node answers this process, and another one that has a node waits for the lane."""
 
 
 class Stopped(Unavailable):

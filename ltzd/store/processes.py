@@ -12,10 +12,12 @@ import msgspec
 from ltzd.rules.conditions.facts import LaneState, ProcessFacts, ProcessIdentity, ProcessReport
 from ltzd.rules.conditions.kinds import Condition, ConditionKind
 from ltzd.store.database import Connection
-from ltzd.values import address_of, hex_of
+from ltzd.values import Address, address_of, hex_of
 
 KEPT_SECONDS = 3_600.0
 """A row that is not renewed for this long is deleted: its process will not be missed any more."""
+STANDBY_SECONDS = 10.0
+"""A process is counted on for this long after its last report: that is two reports."""
 _MOST_ROWS = 1_000
 _MOST_CONDITIONS = 100
 _SENTENCE_CHARACTERS = 1_000
@@ -79,6 +81,30 @@ async def list_all(connection: Connection) -> tuple[ProcessFacts, ...]:
         )
         for row in rows
     )
+
+
+async def has_standby(connection: Connection, lease: str, wallet: Address) -> bool:
+    """Whether a process other than the lease's holder could serve the wallet's lane.
+
+    Such a process has told lately that a node answers it, and that its lane waits for the lease.
+    """
+    is_there: bool = await connection.fetchval(
+        """
+        SELECT EXISTS (
+          SELECT FROM processes AS p
+           WHERE p.seen_at > clock_timestamp() - make_interval(secs => $3)
+             AND p.host || '/' || p.pid
+                 IS DISTINCT FROM (SELECT process FROM leases WHERE name = $1)
+             AND jsonb_typeof(p.report -> 'height') = 'number'
+             AND p.report -> 'lanes'
+                 @> jsonb_build_array(
+                      jsonb_build_object('wallet', $2::text, 'isHeld', false, 'stopped', NULL)))
+        """,
+        lease,
+        hex_of(wallet),
+        STANDBY_SECONDS,
+    )
+    return is_there
 
 
 def _encoded(report: ProcessReport) -> str:

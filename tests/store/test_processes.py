@@ -67,6 +67,51 @@ async def test_kinds_of_a_newer_version_are_left_out(connection: Connection) -> 
     assert process.report.conditions == ()
 
 
+WALLET = Address(b"\x11" * 20)
+WAITING = LaneState(WALLET, "mint", is_held=False)
+STANDBYS = {
+    "its lane waits, and a node answers it": (ProcessReport((), (WAITING,), 12), True),
+    "no node answers it": (ProcessReport((), (WAITING,), None), False),
+    "its lane holds the lease": (ProcessReport((), (replace(WAITING, is_held=True),), 12), False),
+    "its lane is stopped": (ProcessReport((), (replace(WAITING, stopped="key"),), 12), False),
+    "its lane has another wallet": (
+        ProcessReport((), (replace(WAITING, wallet=Address(b"\x22" * 20)),), 12),
+        False,
+    ),
+    "it has no lanes": (ProcessReport((), (), 12), False),
+}
+
+
+@pytest.mark.parametrize("case", STANDBYS)
+async def test_a_process_could_serve_a_wallet_if(connection: Connection, case: str) -> None:
+    report, could = STANDBYS[case]
+    await processes.report(connection, ME, report)
+    assert await processes.has_standby(connection, "lane/1/0x11", WALLET) is could
+
+
+async def test_neither_the_holder_of_a_lease_nor_a_silent_process_stands_by(
+    connection: Connection,
+) -> None:
+    report = ProcessReport((), (WAITING,), 12)
+    await processes.report(connection, ME, report)
+    await connection.execute(
+        """
+        INSERT INTO leases (name, holder, process, pid, backend_start,
+                            taken_at, renewed_at, expires_at)
+        VALUES ('lane/1/0x11', gen_random_uuid(), $1, 1, now(), now(), now(), now())
+        """,
+        ME.name,
+    )
+    assert not await processes.has_standby(connection, "lane/1/0x11", WALLET)
+    silent = replace(ME, id=UUID(int=2), pid=1)
+    await processes.report(connection, silent, report)
+    await connection.execute(
+        "UPDATE processes SET seen_at = now() - make_interval(secs => $1) WHERE pid = 1",
+        processes.STANDBY_SECONDS + 1,
+    )
+    assert not await processes.has_standby(connection, "lane/1/0x11", WALLET)
+
+
 @pytest.mark.parametrize("report", ["{}", "[]", '{"conditions": 1}', LANES])
 async def test_a_report_of_another_form_is_an_empty_one(
     connection: Connection, report: str

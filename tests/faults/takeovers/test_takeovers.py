@@ -6,16 +6,21 @@ A `Process` has its own connections: what happens to them leaves the other proce
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from copy import copy
 from dataclasses import replace
 from time import monotonic
+from uuid import uuid4
 
 import asyncpg
 import pytest
 
+from ltzd.chain.node.node import Node
 from ltzd.errors import LaneLost
 from ltzd.indexer.follower import Follower
 from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import MintTarget
+from ltzd.rules.conditions.facts import LaneState, ProcessIdentity, ProcessReport
+from ltzd.store import processes
 from ltzd.store.database import Pool, open_pool, session
 from ltzd.store.operator.leases import Leases
 from ltzd.store.role_pools import SESSION_SETTINGS
@@ -38,14 +43,14 @@ class Process:
 
 
 @asynccontextmanager
-async def a_process(world: World, url: str) -> AsyncIterator[Process]:
+async def a_process(world: World, url: str, node: Node | None = None) -> AsyncIterator[Process]:
     """A process with a mint lane. At the end of the block its connections are cut, not closed."""
     pool = await open_pool(url, name="ltzd operator", settings=SESSION_SETTINGS)
     wakeups = WakeupHub(url)
     lane = MintLane(
         pool,
         Leases(url),
-        world.node.node,
+        node or world.node.node,
         MINTER,
         MintTarget(CHAIN_ID, LTZ_AT),
         wakeups,
@@ -129,6 +134,50 @@ async def test_a_term_begins_without_a_node_and_the_old_bytes_are_published_once
         world.node.is_down, world.node.mines_at_once = False, True
         await world.minted()
     assert world.node.arrived[0] == stored[0]
+    await world.each_minted_once()
+
+
+def cut_off_node(world: World) -> FakeNode:
+    """The same chain, by a way of its own to it, which a test closes by `is_down`."""
+    node = copy(world.node)
+    node.node = Node(node)
+    return node
+
+
+@pytest.mark.parametrize("is_new_term", [False, True])
+async def test_a_process_cut_off_from_its_nodes_leaves_the_wallet_to_one_that_has_a_node(
+    world: World, is_new_term: bool
+) -> None:
+    world.node.mines_at_once = True
+    way = cut_off_node(world)
+    way.is_down = is_new_term
+    if is_new_term:  # a lane that nobody has served needs a node for its first term
+        async with a_process(world, world.url) as first:
+            await serving(first)
+    async with a_process(world, world.url, way.node) as old:
+
+        async def waits_for_a_node() -> bool:
+            reason = await value(world.observer, "SELECT paused_for FROM lanes")
+            return reason == "node" and old.lane.pause.reason == "node"
+
+        if not is_new_term:
+            await serving(old)
+            way.is_down = True
+        await until(waits_for_a_node)
+        async with a_process(world, world.url) as new:
+            waiting = LaneState(MINTER.address, "mint", is_held=False)
+            report = ProcessReport(lanes=(waiting,), height=1)
+            machine = ProcessIdentity(uuid4(), "another-machine", 1, ("operator",), "1")
+
+            async def serves() -> bool:
+                async with session(world.observer) as connection:
+                    await processes.report(connection, machine, report)
+                return new.lane.is_ready
+
+            await world.queue(5)
+            await until(serves, 60.0)
+            await world.minted()
+            assert not old.lane.is_serving
     await world.each_minted_once()
 
 

@@ -44,6 +44,7 @@ PAUSES = LanePauses(
     publication=PauseBackoff(0.01, 0.05),
     publication_record=0.0,
     simulation=PauseBackoff(0.1, 0.2),
+    without_node=1.0,
 )
 POLICY = LanePolicy(
     max_in_flight=64,
