@@ -16,6 +16,8 @@ from uuid import UUID, uuid4
 import psutil
 import pytest
 import pytest_asyncio
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from ltzd.dev.main import status_command
 from ltzd.dev.services.chain import DevChain
@@ -224,6 +226,22 @@ async def test_a_service_given_by_url_that_does_not_answer_is_a_sentence(
     idle: Instance, option: str, url: str, words: str
 ) -> None:
     assert words in await idle.refused(option, url)
+
+
+async def test_a_node_of_a_chain_that_may_be_real_is_refused(idle: Instance) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        call = await request.json()
+        methods.append(call["method"])
+        return web.json_response({"jsonrpc": "2.0", "id": call["id"], "result": "0x1"})
+
+    methods: list[str] = []
+    app = web.Application()
+    app.router.add_post("/", answer)
+    async with TestServer(app, host="127.0.0.1") as node:
+        sentence = await idle.refused("--rpc-url", str(node.make_url("")))
+
+    assert "is chain 1, not a dev chain (1337, 31337, 131277322940537)" in sentence
+    assert set(methods) == {"eth_chainId"}
 
 
 async def test_a_given_database_of_another_chain_is_refused_and_left_alone(
