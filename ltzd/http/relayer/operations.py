@@ -131,7 +131,7 @@ OPERATIONS = (
                 retryAfterSeconds=1_800,
             ),
             "gas budget of the user spent": identity_exhausted(3_600),
-            "reverts": TransactionFailed("Transaction failed", reason="ClaimLimitExceeded"),
+            "reverts": TransactionFailed("Transaction failed", reason="SoldOut(id: 1)"),
             "failed on chain": TransactionFailed(
                 "Transaction failed",
                 reason="execution reverted",
