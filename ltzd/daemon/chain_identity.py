@@ -19,6 +19,8 @@ from ltzd.values import hex_of
 
 log = structlog.get_logger()
 
+_SLOWER_SECONDS = 1.0
+"""How much later than the first node of the chain another one may answer."""
 _ANSWER_SECONDS = 4.0
 """How long a start waits for nodes that hang. With a new database one node at least must answer."""
 
@@ -63,7 +65,8 @@ async def chain_of(
     """
     async with database.session(pool) as connection:
         known = await chains.identity(connection)
-    agreement = agree(settings, known, await ask_nodes(settings, nodes, known, answer_seconds))
+    answers = await ask_nodes(settings, nodes, known, answer_seconds, slower_seconds=0.0)
+    agreement = agree(settings, known, answers)
     if agreement.base is not None:
         async with database.transaction(pool) as connection:
             await chains.start_following(connection, agreement.chain, agreement.base)
@@ -143,12 +146,16 @@ def _faults(answers: Answers) -> str:
 
 
 async def ask_nodes(
-    settings: Settings, nodes: NodePool, known: ChainIdentity | None, seconds: float
+    settings: Settings,
+    nodes: NodePool,
+    known: ChainIdentity | None,
+    seconds: float,
+    slower_seconds: float = _SLOWER_SECONDS,
 ) -> Answers:
     """The chain of each node by the node's name, or why it has none for us.
 
-    The first node of the chain `known` ends the wait for the others, and so do `seconds`. Without
-    `known` they end it only once a node has answered.
+    The first node of the chain `known` ends the wait for the others, `slower_seconds` later, and so
+    do `seconds`. Without `known` they end it only once a node has answered.
     """
     tasks = {
         name: asyncio.create_task(_read_or_fault(settings, name, node))
@@ -158,6 +165,8 @@ async def ask_nodes(
         await _first_of_chain(tasks.values(), known, seconds)
         if known is None and not any(map(_has_chain, tasks.values())):
             await asyncio.wait(tasks.values())
+        elif tasks:
+            await asyncio.wait(tasks.values(), timeout=slower_seconds)
         silent = NodeUnavailable("the node does not answer", kind="timeout")
         return {name: task.result() if task.done() else silent for name, task in tasks.items()}
     finally:
