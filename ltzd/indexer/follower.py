@@ -54,9 +54,9 @@ from ltzd.values import Address, Hash32
 log = structlog.get_logger()
 
 _FACTS_PER_INSERT = 500
+"""Facts that one call of a contract's `insert` writes: other tasks of the process wait for it."""
 _LONGEST_PAUSE_SECONDS = 2.0
 """Between two looks for a node while none answers."""
-"""Facts that one call of a contract's `insert` writes: other tasks of the process wait for it."""
 _DETOUR_MISFITS = 2
 _OTHER_CONTRACTS = (
     "The index does not hold the facts of all contracts of the settings, and is being rebuilt"
