@@ -114,6 +114,17 @@ async def total_supply(instance: Instance) -> int:
     return int(await instance.rpc("eth_call", call, "latest"), 16)
 
 
+async def minted_so_far(instance: Instance, seconds: float = 60.0) -> None:
+    """Waits until every reward of this moment is minted, while a load goes on adding others."""
+    owed = "SELECT coalesce(array_agg(id), '{}') FROM rewards WHERE mint_block_hash IS NULL"
+    ids = await instance.ask(owed)
+
+    async def none_owed() -> bool:
+        return await instance.ask(f"{owed} AND id = ANY($1)", ids) == []
+
+    await until(none_owed, seconds)
+
+
 async def all_minted(instance: Instance, seconds: float = 60.0) -> None:
     """Waits until every reward is minted."""
 
