@@ -120,7 +120,7 @@ async def minted_so_far(instance: Instance, seconds: float = 60.0) -> None:
     ids = await instance.ask(owed)
 
     async def none_owed() -> bool:
-        return await instance.ask(f"{owed} AND id = ANY($1)", ids) == []
+        return not await instance.ask(f"{owed} AND id = ANY($1)", ids)
 
     await until(none_owed, seconds)
 
