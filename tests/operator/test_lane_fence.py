@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -11,6 +12,7 @@ import pytest
 
 from ltzd.chain.signing import Signer, UnsignedTransaction
 from ltzd.errors import NodeUnavailable, Refused
+from ltzd.operator.mints.claims import RewardClaims
 from ltzd.operator.policy import COMPARING, FOREIGN_USE
 from ltzd.rules.operator.fees import GWEI
 from ltzd.store.database import open_pool, session
@@ -178,12 +180,32 @@ async def each_reward_minted_once(*worlds: World) -> None:
     assert minted == Counter(known)
 
 
+async def test_a_lane_that_is_closed_while_it_claims_rewards_signs_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = RewardClaims.take
+    async with world.serving() as lane:
+
+        async def closing(claims: RewardClaims, at_least: int, most: int) -> Any:
+            claimed = await take(claims, at_least, most)
+            if claimed:
+                world.node.use_nonce(MINTER)
+                await until(lambda: true(lane.stopped is not None))
+            return claimed
+
+        monkeypatch.setattr(RewardClaims, "take", closing)
+        await world.queue()
+        await until(lambda: true(lane.stopped is not None))
+        await world.some_polls()
+        assert not world.node.arrived
+        assert await value(world.observer, "SELECT count(*) FROM transactions") == 0
+
+
 async def test_an_idle_lane_notices_a_foreign_transaction_before_it_signs(world: World) -> None:
     async with world.serving() as lane:
         world.node.use_nonce(MINTER)
         await until(lambda: true(lane.stopped is not None))
         assert "has used 1 nonces on chain, and the lane has signed 0" in str(lane.stopped)
-        await world.some_polls()  # A look for work that began before may still claim the reward.
         await world.queue()
         await world.some_polls()
         assert not world.node.arrived

@@ -217,6 +217,8 @@ class MintSigner:
         if not planned.batch:
             self._guard.pause(WOULD_REVERT)
             return []
+        if self._guard.fees() is None:  # The lane was closed meanwhile.
+            return []
         mint = self._intent(planned)
         reserved_wei = self._in_flight.reserved_wei()
         obstacle = self._signer.obstacle(_call(mint), fees, reserved_wei)

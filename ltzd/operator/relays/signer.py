@@ -157,6 +157,10 @@ class RelaySigner:
                 return 0
             await self._give_back()
             claimed = await self._claim(fees)
+            if self._guard.fees(finishes=True) is None:  # The lane was closed meanwhile.
+                self._has_emptied_queue = False
+                await self._give_back()
+                return 0
             if len(claimed) < at_least:
                 await self._give_back()
                 self._resume(fees)
