@@ -15,11 +15,13 @@ from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.signing import Signer
 from ltzd.operator import settlement
 from ltzd.operator.policy import LanePolicy
-from ltzd.rules.operator.fees import GWEI, FeePolicy, fees_for
+from ltzd.operator.relays.signer import RelaySigner
+from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees, fees_for
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import wallets
 from ltzd.store.relayer import relays
+from ltzd.store.relayer.claims import ClaimedRelay
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, ETHER, SentTransaction
 from tests.support.chain.mint_world import PAUSES, POLICY, true
@@ -78,6 +80,30 @@ async def test_the_log_names_the_relay_of_each_transaction(world: RelayWorld) ->
     id_ = await value(world.observer, "SELECT id FROM transactions")
     (line,) = [line for line in logs if line["event"] == "relays.signed"]
     assert line["relays_transactions_nonces"] == [(relay, id_, 0)]
+
+
+async def test_a_lane_that_is_closed_while_it_claims_relays_signs_none_and_gives_them_back(
+    world: RelayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = RelaySigner._claim
+    async with world.relaying() as lane:
+
+        async def closing(signer: RelaySigner, fees: Fees) -> list[ClaimedRelay]:
+            claimed = await claim(signer, fees)
+            if claimed:
+                world.node.use_nonce(RELAYER)
+                await until(lambda: true(lane.stopped is not None))
+            return claimed
+
+        async def is_given_back() -> bool:
+            query = "SELECT state = 'queued' AND claimed_by IS NULL FROM relays"
+            return lane.stopped is not None and await value(world.observer, query) is True
+
+        monkeypatch.setattr(RelaySigner, "_claim", closing)
+        await world.ask()
+        await until(is_given_back)
+        assert not world.node.arrived
+        assert await value(world.observer, "SELECT count(*) FROM transactions") == 0
 
 
 async def test_a_relay_is_signed_published_mined_and_final_and_its_cost_is_stored(
