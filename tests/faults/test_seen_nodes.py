@@ -60,7 +60,11 @@ class Seen:
         async def hold() -> bool:
             return await self.reasons() == list(expected)
 
-        await until(hold, NOTICED_SECONDS)
+        try:
+            await until(hold, NOTICED_SECONDS)
+        except AssertionError as error:
+            nodes = (await self.instance.status())["nodes"]
+            raise AssertionError(f"The reasons are not {expected}: {nodes}") from error
 
     async def health_is(self, status: str, blockchain: str) -> None:
         async def holds() -> bool:
