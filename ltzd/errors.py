@@ -59,6 +59,7 @@ NodeFaultKind: TypeAlias = Literal[
     "rate_limited",
     "busy",
     "behind",
+    "none_usable",
     "other",
 ]
 """Why a node gave no valid answer.
@@ -67,6 +68,7 @@ NodeFaultKind: TypeAlias = Literal[
 `rate_limited` also stands for a request that ltzd held back because the node had refused others.
 `busy` is a request for which ltzd had no connection to the node left.
 `behind` is a node that lacks the block of the request.
+`none_usable` is no node's fault: there was none left to ask.
 """
 
 

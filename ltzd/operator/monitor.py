@@ -53,6 +53,8 @@ MALFORMED_ANSWER = "malformed_answer"
 """A node answers a lane's read with data of a wrong shape."""
 ROUNDS_FAIL = "rounds_fail"
 """A node answers, yet for seconds no round of a lane has succeeded at it."""
+_SERIES_ENDS = 2.0
+"""Two failures at a node that are so many standstills apart belong to different series."""
 NONCE_BELOW_MINED = "nonce_below_mined"
 """A node shows a transaction as mined and its sender's nonce as if it were not."""
 
@@ -94,8 +96,8 @@ class ReceiptMonitor:
         self._outage = Outage("monitor.node_unavailable", "monitor.node_back", context.clock)
         self._node = context.node
         """The node that this round asks."""
-        self._failing_since: dict[str, float] = {}
-        """By node: since when no round has succeeded at it."""
+        self._failing: dict[str, tuple[float, float]] = {}
+        """By node: when the first and the last round failed since one has succeeded at it."""
         self._last_shown: tuple[int, Inclusion] | None = None
         """The highest nonce that this round has seen mined, and its block."""
 
@@ -109,7 +111,7 @@ class ReceiptMonitor:
                 await self.poll()
                 self._guard.node_answered()
                 self._outage.over(kind=self._kind)
-                self._failing_since.pop(self._node.name, None)
+                self._failing.pop(self._node.name, None)
             except NodeUnavailable as error:
                 self._turn_away(error)
                 self._funds.forget_fees()
@@ -120,21 +122,25 @@ class ReceiptMonitor:
         """Report a node that answers and by which no round succeeds, so that others are asked.
 
         Malformed data of a single round may be a proxy's page of errors. A node that is silent or
-        behind is left alone by the pool itself.
+        behind is left alone by the pool itself, and with no node left none is at fault.
         """
         if error.kind not in ("malformed", "other") or self._node.is_alone:
             return
         name, now = self._node.name, self._context.clock()
-        since = self._failing_since.setdefault(name, now)
-        if since == now:
+        standstill = self._context.policy.pauses.standstill
+        first, last = self._failing.get(name, (now, now))
+        if now - last >= _SERIES_ENDS * standstill:
+            first = now  # Other nodes were asked for so long.
+        self._failing[name] = first, now
+        if first == now:
             return
         if error.kind == "malformed":
             self._node.report_contradiction(MALFORMED_ANSWER)
-        elif now - since >= self._context.policy.pauses.standstill:
+        elif now - first >= standstill:
             self._node.report_contradiction(ROUNDS_FAIL)
         else:
             return
-        del self._failing_since[name]
+        del self._failing[name]
 
     def _pause(self) -> float:
         seconds = self._context.policy.poll_seconds

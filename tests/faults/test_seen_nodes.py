@@ -56,6 +56,13 @@ class Seen:
         """Why each node is not used, in the order of the settings."""
         return [node["reason"] for node in (await self.instance.status())["nodes"]]
 
+    async def contradictions(self) -> list[int]:
+        """How many contradictions each node was found in."""
+        return [
+            sum(count for kind, count in node["errors"].items() if kind.startswith("disagreement_"))
+            for node in (await self.instance.status())["nodes"]
+        ]
+
     async def reasons_are(self, *expected: str | None) -> None:
         async def hold() -> bool:
             return await self.reasons() == list(expected)
@@ -160,6 +167,7 @@ async def test_of_two_nodes_a_hung_one_is_seen_and_everything_stays_ready(seen: 
 async def test_without_a_node_health_answers_in_time_and_lanes_and_indexer_are_not_ready(
     seen: Seen, fault: str
 ) -> None:
+    contradictions = await seen.contradictions()
     for node in seen.nodes:
         if fault == "dead":
             await node.cut()
@@ -188,6 +196,7 @@ async def test_without_a_node_health_answers_in_time_and_lanes_and_indexer_are_n
     await until(is_ready, NOTICED_SECONDS)
     await all_minted(seen.instance)
     await assert_books_agree(seen.instance, answers)
+    assert await seen.contradictions() == contradictions
 
 
 async def test_a_node_that_comes_back_on_another_chain_is_left_out_and_named(seen: Seen) -> None:

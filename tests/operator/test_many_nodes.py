@@ -23,7 +23,7 @@ from tests.support.chain.fake_pool import QUICK, FakeNodePool, a_fake_pool
 from tests.support.chain.mint_world import PAUSES, POLICY, stop_of, true
 from tests.support.relays.lanes import RELAYER, RelayWorld, a_relay_world, row_states
 from tests.support.rows.core import MINTER, running, states, value
-from tests.support.waiting import until
+from tests.support.waiting import Stopwatch, until
 
 PATIENT = replace(POLICY, repeat_seconds=10.0, replace_after_seconds=10.0)
 """Long enough that no bytes go out a second time."""
@@ -57,6 +57,22 @@ async def lane_on_nodes(
     async with a_fake_pool(*nodes) as pool, lane_on(world, pool.node(), policy) as lane:
         await until(lambda: true(lane.is_ready))
         yield pool
+
+
+class Failures(dict[Hash32, dict[str, Any] | RpcError]):
+    """The first request for receipts is refused, and turns the lane to the other node."""
+
+    def __init__(self, pool: FakeNodePool) -> None:
+        super().__init__()
+        self._pool = pool
+        self.count = 0
+
+    def get(self, key: Hash32, default: Any = None) -> Any:
+        if self.count:
+            return default
+        self.count += 1
+        self._pool.prefer(1)
+        return RpcError(-32603, "internal error")
 
 
 async def rounds(node: FakeNode, count: int = 20) -> None:
@@ -318,6 +334,51 @@ async def test_a_node_at_which_no_round_succeeds_is_turned_away_from(
         await world.relays_are("mined")
         assert pool.contradictions() == [{kind}, set()]
     await world.executed_in_order()
+
+
+async def test_nodes_that_are_all_away_are_not_said_to_contradict_themselves(
+    world: RelayWorld,
+) -> None:
+    """Rounds fail because no node is left to ask, and not at the node that was asked last."""
+    nodes = [world.node.sibling(), world.node.sibling()]
+    policy = replace(PATIENT, pauses=replace(PAUSES, standstill=0.2, status=0.02))
+    await world.ask()
+    async with lane_on_nodes(world, *nodes, policy=policy) as pool:
+        await world.settled("published")
+        for node in nodes:
+            node.is_down = True
+        await until(lambda: true(all(member.is_open for member in pool.members)))
+        away = Stopwatch()
+        await until(lambda: true(away.seconds() > 5 * policy.pauses.standstill))
+        for node in nodes:
+            node.is_down = False
+        world.node.mine()
+        await world.relays_are("mined")
+        assert pool.contradictions() == [set(), set()]
+    await world.executed_in_order()
+
+
+async def test_failures_far_apart_are_no_series(world: RelayWorld) -> None:
+    """Between them, rounds succeed at the other node, and this one is not asked."""
+    clumsy, honest = world.node.sibling(), world.node.sibling()
+    policy = replace(PATIENT, pauses=replace(PAUSES, standstill=0.2, status=0.02))
+    await world.ask()
+    async with lane_on_nodes(world, clumsy, honest, policy=policy) as pool:
+
+        async def fails_once() -> None:
+            failures = Failures(pool)
+            clumsy.forged_receipts = failures
+            await until(lambda: true(failures.count == 1))
+
+        await world.settled("published")
+        await fails_once()
+        other = Stopwatch()
+        await until(lambda: true(other.seconds() > 5 * policy.pauses.standstill))
+        pool.prefer(0)
+        await fails_once()
+        world.node.mine()
+        await world.relays_are("mined")
+        assert pool.contradictions() == [set(), set()]
 
 
 async def test_one_malformed_answer_is_not_held_against_a_node(world: RelayWorld) -> None:

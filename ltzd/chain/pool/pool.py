@@ -87,7 +87,7 @@ class NodePool:
             for member in self.members:
                 member.look_due.set()
             faults = ", ".join(f"{member.name} ({_reason(member)})" for member in self.members)
-            raise NodeUnavailable(f"No node can be used: {faults}")
+            raise NodeUnavailable(f"No node can be used: {faults}", kind="none_usable")
         return members
 
     def _sorted(self, role: str, members: Sequence[Member]) -> list[Member]:

@@ -624,7 +624,7 @@ class FakeNode(Rpc):
             finally:
                 self.hanging -= 1
         if self.is_down:
-            raise NodeUnavailable("The node does not answer: ClientConnectorError")
+            raise NodeUnavailable("No connection to the node", kind="refused_connection")
         happening = self.before.pop(method, None)
         if happening is not None:
             happening()
