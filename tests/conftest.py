@@ -5,6 +5,7 @@ that use the shared instances run first, so that these can end. Files that take 
 the others, so that no worker still runs one of them when the others are done.
 """
 
+import gc
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from tests.support.log_watch import LogWatch
 from tests.support.services.postgres import Databases, a_postgres
 
 __all__ = ["database_url", "databases", "instance", "instances", "one_instance"]
+
+# Collecting makes a million objects that stay: scanning them again and again takes a third of it.
+gc.disable()
 
 # A deadline would be a timed test: a busy machine must not fail a build.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -55,6 +59,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     users = {item.path for item in items if shared.FIXTURE in getattr(item, "fixturenames", ())}
     config.stash[USES_INSTANCES] = users
     items.sort(key=lambda item: (item.path not in users, _place_in_the_order(item)))
+
+
+def pytest_collection_finish() -> None:
+    """Exempts what was collected; then garbage is collected at the daemon's pace."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+    gc.enable()
 
 
 def _place_in_the_order(item: pytest.Item) -> int:

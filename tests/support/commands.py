@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
+import typer
+from click.testing import CliRunner
 
 from ltzd.cli.main import app
 from ltzd.store.encryption.sealing import Sealer
 from tests.support.secret_files import write_secret
+
+COMMANDS = typer.main.get_command(app)
+"""The tree of commands. typer's own runner would build it anew for each command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class Outcome:
 async def ltzd(*arguments: object) -> Outcome:
     """Here, in a thread, so one at a time; a traceback fails the test."""
     done = await asyncio.to_thread(
-        CliRunner().invoke, app, list(map(str, arguments)), catch_exceptions=False
+        CliRunner().invoke, COMMANDS, list(map(str, arguments)), catch_exceptions=False
     )
     return Outcome(done.exit_code, done.stdout, done.stderr)
 
