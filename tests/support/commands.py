@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from click.testing import CliRunner
+from typer.testing import CliRunner
 
 from ltzd.cli.main import app
 from ltzd.store.encryption.sealing import Sealer
 from tests.support.secret_files import write_secret
 
-COMMANDS = typer.main.get_command(app)
-"""The tree of commands. typer's own runner would build it anew for each command."""
+_COMMANDS = typer.main.get_command(app)
+"""The tree of commands. typer's runner would build it anew for each command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,20 @@ class Outcome:
 
 async def ltzd(*arguments: object) -> Outcome:
     """Here, in a thread, so one at a time; a traceback fails the test."""
-    done = await asyncio.to_thread(
-        CliRunner().invoke, COMMANDS, list(map(str, arguments)), catch_exceptions=False
-    )
-    return Outcome(done.exit_code, done.stdout, done.stderr)
+    return await asyncio.to_thread(_run, list(map(str, arguments)))
+
+
+def _run(arguments: list[str]) -> Outcome:
+    runner = CliRunner()
+    with runner.isolation() as (out, err, _):
+        try:
+            _COMMANDS.main(arguments, prog_name="ltzd")
+        except SystemExit as ended:
+            code = ended.code or 0
+        sys.stdout.flush()
+        sys.stderr.flush()
+        assert isinstance(code, int)
+        return Outcome(code, out.getvalue().decode(), err.getvalue().decode())
 
 
 async def begin_ltzd(*arguments: object, **variables: str) -> asyncio.subprocess.Process:
