@@ -11,7 +11,7 @@ the OAuth provider's, and an e-mail address is passed to the identity provider o
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -67,12 +67,20 @@ class PregenerationRequest:
     brand_id: Address
     account: OAuthAccount
     metadata: Mapping[str, Any] | None = None
+    is_signed: bool = False
+
+    @property
+    def party(self) -> Hashable:
+        """Takes turns with other parties: the brand, or everybody who only names it."""
+        return self.brand_id, self.is_signed
 
 
 class AccountVerifier(Protocol):
     """Looks accounts up at their OAuth providers."""
 
-    async def verify(self, account: OAuthAccount) -> AccountVerification: ...
+    async def verify(
+        self, account: OAuthAccount, party: Hashable = None
+    ) -> AccountVerification: ...
 
 
 class Pregeneration:
@@ -165,17 +173,19 @@ class Pregeneration:
         refuse_fakes(account, datetime.now(UTC))
         async with session(self._pool) as connection:
             known = await pregenerations.find(connection, account)
-        wallet = known or await self._flights.call(account, lambda: self._find_wallet(account))
+        wallet = known or await self._flights.call(account, lambda: self._find_wallet(request))
         async with session(self._pool) as connection:
             return await pregenerations.record(
                 connection, request.brand_id, account, wallet, request.metadata
             )
 
-    async def _find_wallet(self, account: OAuthAccount) -> AccountWallet:
+    async def _find_wallet(self, request: PregenerationRequest) -> AccountWallet:
         """Return the account's wallet; writes nothing, and returns the same wallet each time."""
-        proven = proven_account(account, await self._accounts.verify(account))
+        account = request.account
+        verified = await self._accounts.verify(account, request.party)
+        proven = proven_account(account, verified)
         try:
-            user = await self._identities.wallet_of_account(proven)
+            user = await self._identities.wallet_of_account(proven, request.party)
         except AccountRefused as refusal:
             raise invalid_credentials(account, _hint_in(account, refusal)) from refusal
         return AccountWallet(user.subject, user.wallet)

@@ -7,7 +7,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -36,6 +36,7 @@ from ltzd.errors import (
     Unavailable,
 )
 from ltzd.providers.identity.client import IdentityClient
+from ltzd.providers.identity.users import IdentityUser
 from ltzd.providers.oauth.answers import AccountVerification, cannot_check, missing
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
 from ltzd.rules.oauth.ids import example_id
@@ -69,6 +70,7 @@ class AccountsAtProviders:
 
     answers: dict[tuple[str, str], AccountVerification] = field(default_factory=dict)
     requests: list[OAuthAccount] = field(default_factory=list)
+    parties: list[Hashable] = field(default_factory=list)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -77,8 +79,9 @@ class AccountsAtProviders:
     async def is_asked(self) -> bool:
         return bool(self.requests)
 
-    async def verify(self, account: OAuthAccount) -> AccountVerification:
+    async def verify(self, account: OAuthAccount, party: Hashable = None) -> AccountVerification:
         self.requests.append(account)
+        self.parties.append(party)
         await self.gate.wait()
         return self.answers.get((account.provider, account.user_id)) or cannot_check(
             "not configured"
@@ -100,8 +103,11 @@ class Process:
         account: OAuthAccount = ADA,
         brand: Address = BRAND,
         metadata: Mapping[str, Any] | None = None,
+        *,
+        is_signed: bool = False,
     ) -> RecordedPregeneration:
-        return await self.pregeneration.pregenerate(PregenerationRequest(brand, account, metadata))
+        request = PregenerationRequest(brand, account, metadata, is_signed)
+        return await self.pregeneration.pregenerate(request)
 
 
 @asynccontextmanager
@@ -285,6 +291,27 @@ async def test_concurrent_requests_of_two_brands_in_two_processes_create_one_wal
         assert len({answer.kept for answer in answers}) == 1
         assert await one_user_with_one_wallet(sandbox)
         assert await rows(first.pool) == (1, 50, 0)
+
+
+async def test_brands_and_whoever_names_them_take_turns_at_the_providers(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Strangers who name a brand are another party than the brand that signs, at both suppliers."""
+    parties: list[Hashable] = []
+    ask = IdentityClient.wallet_of_account
+
+    async def record_party(
+        client: IdentityClient, account: OAuthAccount, party: Hashable = None
+    ) -> IdentityUser:
+        parties.append(party)
+        return await ask(client, account, party)
+
+    monkeypatch.setattr(IdentityClient, "wallet_of_account", record_party)
+    await process.ask(OAuthAccount("telegram", "5394817201"), is_signed=True)
+    await process.ask(OAuthAccount("telegram", "5394817202"))
+    await process.ask(OAuthAccount("telegram", "5394817203"), RIVAL, is_signed=True)
+    assert parties == process.accounts.parties
+    assert len(set(parties)) == 3
 
 
 async def test_concurrent_requests_for_different_accounts_get_a_wallet_each(
@@ -472,9 +499,9 @@ async def test_of_two_concurrent_requests_only_the_one_with_the_wrong_username_i
     process.accounts.answers["discord", ID] = AccountVerification("exists", "ada.l")
     both, verify = asyncio.Barrier(2), process.accounts.verify
 
-    async def verify_together(account: OAuthAccount) -> AccountVerification:
+    async def verify_together(account: OAuthAccount, party: Hashable) -> AccountVerification:
         await both.wait()
-        return await verify(account)
+        return await verify(account, party)
 
     monkeypatch.setattr(process.accounts, "verify", verify_together)
     right, wrong = await asyncio.gather(

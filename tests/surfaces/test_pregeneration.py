@@ -455,6 +455,7 @@ async def test_what_the_brand_has_signed_is_told_apart_from_what_anybody_sends(
     assert answer.body == {"error": "The request is not signed by this brand"}
     assert answer.headers["WWW-Authenticate"] == "LTZ-HMAC"
     assert [signed is not None for signed in surface.pregeneration.signed] == [False, True, True]
+    assert [request.is_signed for request in surface.pregeneration.requests] == [False, True]
 
 
 async def test_addresses_of_one_ipv6_network_share_a_limit() -> None:
@@ -614,7 +615,7 @@ def test_each_answer_has_examples_that_fit_its_model() -> None:
     (operation,) = OPERATIONS
     assert_examples_fit(operation)
     for body in operation.request_examples.values():
-        PregenerateUserBody.from_json(body).to_request()
+        PregenerateUserBody.from_json(body).to_request(is_signed=False)
 
 
 def test_every_form_of_a_400_has_an_example() -> None:

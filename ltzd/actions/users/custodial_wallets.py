@@ -7,7 +7,7 @@ one person, and only by a verified token (docs/decisions/0019).
 Every method raises DatabaseUnavailable while the database is away.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
@@ -52,7 +52,9 @@ class CustodialWallets:
     async def wallet_of_email(self, email: str, brand: Address | None = None) -> IdentityUser:
         return await self._find_or_create(AccountName("email", email.lower()))
 
-    async def wallet_of_account(self, account: OAuthAccount) -> IdentityUser:
+    async def wallet_of_account(
+        self, account: OAuthAccount, party: Hashable = None
+    ) -> IdentityUser:
         """The account's e-mail address and names are ignored: they may be a caller's claims."""
         return await self._find_or_create(AccountName(account.provider, account.user_id))
 

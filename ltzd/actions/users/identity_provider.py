@@ -5,7 +5,7 @@ own wallets (`actions/users/custodial_wallets.py`). Every method raises Unavaila
 service cannot answer: IdentityUnavailable for a vendor, DatabaseUnavailable for ltzd's own wallets.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, Protocol
 
 from ltzd.providers.identity.client import IdentityUser, UserProfile
@@ -28,10 +28,13 @@ class IdentityProvider(Protocol):
         """
         ...
 
-    async def wallet_of_account(self, account: OAuthAccount) -> IdentityUser:
+    async def wallet_of_account(
+        self, account: OAuthAccount, party: Hashable = None
+    ) -> IdentityUser:
         """Return the account's user, who is created on first use and never changes.
 
-        Raises AccountRefused.
+        While many users are looked up, the parties that ask for them take turns. Raises
+        AccountRefused.
         """
         ...
 

@@ -77,10 +77,10 @@ class PregenerationHandlers:
     async def pregenerate_user(self, request: Request) -> Reply:
         await self._count(request)
         raw = await read_json(request)
-        pregeneration = PregenerateUserBody.from_json(parse_object(raw)).to_request()
-        request.ctx.window = await self._pregeneration.admit(
-            pregeneration.brand_id, signed_request_of(request, raw)
-        )
+        body = PregenerateUserBody.from_json(parse_object(raw))
+        signed = signed_request_of(request, raw)
+        pregeneration = body.to_request(is_signed=signed is not None)
+        request.ctx.window = await self._pregeneration.admit(pregeneration.brand_id, signed)
         recorded = await self._pregeneration.pregenerate(pregeneration)
         return json_reply(PregenerateUserResponse.body(pregeneration.account, recorded))
 

@@ -54,12 +54,13 @@ class PregenerateUserBody(RequestModel):
             raise MissingFields(missing)
         return super().from_json(body)
 
-    def to_request(self) -> PregenerationRequest:
+    def to_request(self, *, is_signed: bool) -> PregenerationRequest:
         """Raises ProviderUnknown and OAuthIdInvalid."""
         return PregenerationRequest(
             brand_id=address_of(self.brand_id),
             account=self._account(_provider(self.oauth_provider)),
             metadata=self.metadata,
+            is_signed=is_signed,
         )
 
     def _account(self, provider: OAuthProvider) -> OAuthAccount:

@@ -13,7 +13,7 @@ an error.
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import structlog
@@ -58,13 +58,15 @@ class IdentityClient(AsyncCloseable):
     async def wallet_of_email(self, email: str, brand: Address | None = None) -> IdentityUser:
         return await self._users.of_email(email, brand)
 
-    async def wallet_of_account(self, account: OAuthAccount) -> IdentityUser:
+    async def wallet_of_account(
+        self, account: OAuthAccount, party: Hashable = None
+    ) -> IdentityUser:
         """Raises AccountRefused for an account without the details that the vendor demands.
 
         Discord, GitHub, Instagram and TikTok accounts need their username, Twitter's its name too,
         Google's its name and e-mail address, each in the vendor's form.
         """
-        return await self._users.of_account(account)
+        return await self._users.of_account(account, party)
 
     async def wallets_of(
         self, subject: str, *, wanted: Address | None = None

@@ -6,6 +6,7 @@ conflict that names it. Either way the user must list the name that was asked fo
 changes hands, and an e-mail address that nobody has proven may be another user's.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from ltzd.concurrency.fair_slots import FairSlots
@@ -47,12 +48,12 @@ class UserProfile:
 
 
 class UserDirectory:
-    """Callers that look up one name at the same time share one look-up; brands take turns."""
+    """Callers that look up one name at the same time share one look-up; parties take turns."""
 
     def __init__(self, policy: IdentityPolicy, calls: IdentityCalls) -> None:
         self._calls = calls
         # A look-up sends one request at a time.
-        self._slots: FairSlots[Address | None] = FairSlots(policy.max_concurrent)
+        self._slots: FairSlots[Hashable] = FairSlots(policy.max_concurrent)
         self._flights: SingleFlight[str | OAuthAccount, IdentityUser] = SingleFlight(
             "identity look-up", policy.max_waiting, IdentityUnavailable
         )
@@ -68,18 +69,18 @@ class UserDirectory:
     async def of_email(self, email: str, brand: Address | None) -> IdentityUser:
         return await self._shared(email.lower(), email_query(email.lower()), brand)
 
-    async def of_account(self, account: OAuthAccount) -> IdentityUser:
+    async def of_account(self, account: OAuthAccount, party: Hashable) -> IdentityUser:
         """Raises AccountRefused."""
         # The key holds the account's details: wrong details of one caller must not fail another.
-        return await self._shared(account, account_query(account), None)
+        return await self._shared(account, account_query(account), party)
 
     async def _shared(
-        self, name: str | OAuthAccount, query: UserQuery, brand: Address | None
+        self, name: str | OAuthAccount, query: UserQuery, party: Hashable
     ) -> IdentityUser:
-        return await self._flights.call(name, lambda: self._find_or_create(query, brand))
+        return await self._flights.call(name, lambda: self._find_or_create(query, party))
 
-    async def _find_or_create(self, query: UserQuery, brand: Address | None) -> IdentityUser:
-        async with self._calls.operation() as deadline, self._slots.slot(brand):
+    async def _find_or_create(self, query: UserQuery, party: Hashable) -> IdentityUser:
+        async with self._calls.operation() as deadline, self._slots.slot(party):
             user = await self._find(query, deadline) or await self._create(query, deadline)
             if user.wallet is None:
                 user = await self._add_wallet(user.subject, deadline)

@@ -61,7 +61,6 @@ class LookupCalls:
         self._policy = policy
         self._http = http
         self._retries = RetryPolicy(policy.max_attempts, policy.first_pause_seconds)
-        self._slots = asyncio.Semaphore(policy.max_concurrent)
         self._paused_until = 0.0
 
     async def send(self, request: LookupRequest, deadline: float) -> HttpResponse:
@@ -81,14 +80,12 @@ class LookupCalls:
         self._paused_until = max(self._paused_until, loop_time() + seconds)
 
     async def _send_once(self, request: LookupRequest, deadline: float) -> HttpResponse:
-        async with self._slots:
-            # Waits inside a slot, so that not all waiting requests go out when the pause ends.
-            await self._wait_for_pause(deadline)
-            seconds = min(self._policy.attempt_seconds, deadline - loop_time())
-            with telemetry.timed_provider(self._provider):
-                response = await self._attempt(request, seconds)
-                self._refuse_transient(response)
-                return response
+        await self._wait_for_pause(deadline)
+        seconds = min(self._policy.attempt_seconds, deadline - loop_time())
+        with telemetry.timed_provider(self._provider):
+            response = await self._attempt(request, seconds)
+            self._refuse_transient(response)
+            return response
 
     async def _wait_for_pause(self, deadline: float) -> None:
         while (now := loop_time()) < self._paused_until:

@@ -2,18 +2,20 @@
 
 Answers are cached: `exists` for an hour, refusals for a minute, `unavailable` never. If a cached
 answer has another username than the caller's, the provider is asked again, since people rename
-themselves. Callers that look up one account at the same time share one look-up.
+themselves. Callers that look up one account at the same time share one look-up, and parties take
+turns at each provider.
 """
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Final, Protocol
 
 import structlog
 from cachetools import TLRUCache
 
 from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.fair_slots import FairSlots
 from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import AccountLookupUnavailable
 from ltzd.providers.oauth.answers import AccountVerification, Verdict, cannot_check, missing
@@ -49,6 +51,9 @@ class AccountLookups(AsyncCloseable):
         self._flights: SingleFlight[_Key, AccountVerification] = SingleFlight(
             "account look-up", policy.max_waiting, AccountLookupUnavailable
         )
+        self._turns: Mapping[OAuthProvider, FairSlots[Hashable]] = {
+            provider: FairSlots(policy.max_concurrent) for provider in PROVIDERS
+        }
         self._cache: TLRUCache[_Key, AccountVerification] = TLRUCache(
             policy.max_cached, lambda _, answer, now: now + self._seconds_to_keep(answer), clock
         )
@@ -58,8 +63,11 @@ class AccountLookups(AsyncCloseable):
         await self._flights.close()
         await self._http.close()
 
-    async def verify(self, account: OAuthAccount) -> AccountVerification:
-        """Returns the provider's verdict; a malformed id is `missing`. Never raises."""
+    async def verify(self, account: OAuthAccount, party: Hashable = None) -> AccountVerification:
+        """Returns the provider's verdict; a malformed id is `missing`. Never raises.
+
+        While a provider is slow, the parties that ask for accounts take turns.
+        """
         lookup = self._lookups.get(account.provider)
         try:
             check_id(account.provider, account.user_id)
@@ -72,16 +80,17 @@ class AccountLookups(AsyncCloseable):
         if cached is not None and _is_about(cached, account):
             return cached
         try:
-            return await self._flights.call(key, lambda: self._look_up(key, lookup, account))
+            return await self._flights.call(key, lambda: self._look_up(key, lookup, account, party))
         except AccountLookupUnavailable:
             return _UNAVAILABLE
 
     async def _look_up(
-        self, key: _Key, lookup: _Lookup, account: OAuthAccount
+        self, key: _Key, lookup: _Lookup, account: OAuthAccount, party: Hashable
     ) -> AccountVerification:
         deadline = loop_time() + self._policy.timeout_seconds
+        turns = self._turns[account.provider]
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout_at(deadline), turns.slot(party):
                 answer = await lookup.verify(account, deadline)
         except TimeoutError as error:
             _log.warning("account_look_up_unavailable", provider=key[0], reason="no answer in time")

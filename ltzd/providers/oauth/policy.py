@@ -112,7 +112,7 @@ class AccountLookupPolicy:
     rate_limit_pause_seconds: float = 1.0
     """The pause after a refusal for too many requests that names no time."""
     max_concurrent: int = 8
-    """Requests in flight to one provider."""
+    """Look-ups at one provider at a time; each sends one request at a time."""
     max_waiting: int = 1_000
     """Look-ups in flight, of all providers."""
     max_cached: int = 10_000

@@ -24,6 +24,23 @@ from tests.support.waiting import Stopwatch, until
 SECRETS = ("discord-token", "google-key", "instagram-token", "AAFD39", "a-client-token", "secret")
 
 
+class Turnstile:
+    """A gate that lets one request through at a time."""
+
+    def __init__(self) -> None:
+        self._passes = asyncio.Semaphore(0)
+
+    async def wait(self) -> None:
+        await self._passes.acquire()
+
+    def let_one_through(self) -> None:
+        self._passes.release()
+
+    def set(self) -> None:
+        for _ in range(1_000):
+            self._passes.release()
+
+
 class Providers:
     """All eight providers at one server; each gives its scripted answers and repeats the last."""
 
@@ -34,7 +51,7 @@ class Providers:
         self.bodies: list[bytes] = []
         self.tokens_made = 0
         self.token: CannedAnswer = (200, TOKEN)
-        self.gate: asyncio.Event | None = None
+        self.gate: asyncio.Event | Turnstile | None = None
         self.at_once = 0
         self.most_at_once = 0
 
@@ -615,6 +632,39 @@ async def test_callers_of_one_account_share_a_question_and_one_who_leaves_takes_
 
     assert {answer.verdict for answer in answers} == {"exists"}
     assert len(providers.requests) == 1
+
+
+async def test_one_partys_questions_delay_anothers_by_single_ones(
+    providers: Providers, base: str
+) -> None:
+    """The provider answers one question after another."""
+    providers.gate = gate = Turnstile()
+    providers.set_answers(
+        "twitter", (200, {"errors": [{"type": "https://x/2/problems/resource-not-found"}]})
+    )
+    patient = policy_at(base, max_concurrent=1, timeout_seconds=60.0, attempt_seconds=60.0)
+    async with AccountLookups(patient) as look_ups:
+        crowd = [
+            asyncio.create_task(
+                look_ups.verify(OAuthAccount("twitter", str(2244994945 + n)), "a crowd")
+            )
+            for n in range(200)
+        ]
+
+        async def is_asked() -> bool:
+            return bool(providers.requests)
+
+        await until(is_asked)
+        alone = asyncio.create_task(look_ups.verify(OAuthAccount("twitter", "2244994900"), "one"))
+
+        async def is_answered() -> bool:
+            gate.let_one_through()
+            return alone.done()
+
+        await until(is_answered)
+        assert len(providers.requests) < len(crowd)
+        gate.set()
+        await asyncio.gather(*crowd, alone)
 
 
 async def test_only_so_many_questions_are_with_a_provider_at_once(

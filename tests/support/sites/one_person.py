@@ -3,7 +3,7 @@
 Events, pregenerations and tokens go through the actions that serve them, as in one process.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from uuid import UUID, uuid4
@@ -42,7 +42,7 @@ TYPE = "account_creation"
 
 
 class EveryAccountExists:
-    async def verify(self, account: OAuthAccount) -> AccountVerification:
+    async def verify(self, account: OAuthAccount, party: Hashable = None) -> AccountVerification:
         return AccountVerification("exists", f"u{account.user_id}")
 
 
