@@ -207,7 +207,9 @@ def dev(  # noqa: PLR0913, PLR0917 - one parameter per option
     ] = "auto",
     block_time: Annotated[
         float,
-        typer.Option(min=0, help="Seconds between blocks; 0 mines a block for each transaction."),
+        typer.Option(
+            min=0, max=86_400, help="Seconds between blocks; 0 mines a block for each transaction."
+        ),
     ] = 0,
     clean: Annotated[
         bool, typer.Option("--clean", help="Delete the contents of the data directory first.")
@@ -269,7 +271,9 @@ def chain(
     port: Port,
     block_time: Annotated[
         float,
-        typer.Option(min=0, help="Seconds between blocks; 0 mines a block for each transaction."),
+        typer.Option(
+            min=0, max=86_400, help="Seconds between blocks; 0 mines a block for each transaction."
+        ),
     ] = 0,
 ) -> None:
     """Run only the tester chain."""

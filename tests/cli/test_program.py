@@ -41,6 +41,17 @@ async def test_run_refuses_bad_settings_in_a_sentence(tmp_path: Path) -> None:
     assert outcome.err.startswith("ltzd: The settings file ")
 
 
+@pytest.mark.parametrize("command", [("dev",), ("chain", "--port", "0")])
+@pytest.mark.parametrize("seconds", ["-1", "nan", "inf", "1e300"])
+async def test_an_impossible_block_time_is_refused_before_anything_starts(
+    command: tuple[str, ...], seconds: str
+) -> None:
+    outcome = await ltzd(*command, "--block-time", seconds)
+
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "Invalid value for '--block-time'" in outcome.err
+
+
 @pytest.mark.parametrize("option", ["", "--json"])
 async def test_a_full_disk_under_the_output_is_a_sentence(tmp_path: Path, option: str) -> None:
     key = write_secret(tmp_path / "key", "11" * 32)
