@@ -49,7 +49,10 @@ class RequestConnection(asyncio.Protocol, Generic[Answer]):
         self._reader = reader
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
-        return await self._answer
+        try:
+            return await self._answer
+        finally:
+            self._reader = self._answer = None  # An idle connection keeps no answer.
 
     def abort(self) -> None:
         self.is_reusable = False

@@ -29,23 +29,18 @@ class HttpAnswer:
 
 
 class AnswerReader:
-    """The reader of one answer; httptools calls the methods `on_…`."""
+    """The reader of one answer.
+
+    The parser refers to its `_Message`, which refers to the parser only while that parses: a cycle
+    that stayed would keep the whole answer until the next collection of garbage.
+    """
 
     def __init__(self, most: int) -> None:
         """`most` bounds the bytes of the decompressed body."""
         self._most = most
-        self._parser = httptools.HttpResponseParser(self)
-        self._status = 0
+        self._message = _Message()
+        self._parser = httptools.HttpResponseParser(self._message)
         self._head_bytes = 0
-        self._has_head = False
-        self._is_interim = False
-        self._has_length = False
-        self._is_complete = False
-        self._has_more = False
-        self._is_kept_open = False
-        self._encoding = b""
-        self._retry_after: str | None = None
-        self._received: list[bytes] = []
         self._decompressor: _Decompressor | None = None
         self._body: list[bytes] = []
         self._body_bytes = 0
@@ -53,75 +48,47 @@ class AnswerReader:
     @property
     def may_reuse_connection(self) -> bool:
         """Whether the next answer on the connection belongs to the next request."""
-        return self._is_complete and self._is_kept_open and not self._has_more
+        message = self._message
+        return message.is_complete and message.is_kept_open and not message.has_more
 
     def feed(self, data: bytes) -> HttpAnswer | None:
         """Return the answer once it is complete.
 
         Raises AnswerTooLong, and ValueError for an answer that is not HTTP.
         """
-        if not self._has_head:
+        message = self._message
+        if not message.has_head:
             self._head_bytes += len(data)
+        message.parser = self._parser
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as error:
             raise ValueError("the node switches protocols") from error
         except httptools.HttpParserError as error:
             raise ValueError(f"the node's answer is not HTTP: {error}") from error
-        if not self._has_head and self._head_bytes > _MAX_HEAD_BYTES:
+        finally:
+            del message.parser
+        if not message.has_head and self._head_bytes > _MAX_HEAD_BYTES:
             raise ValueError("the head of the node's answer is too long")
-        for part in self._received:
+        for part in message.received:
             self._add(part)
-        self._received.clear()
-        return self._answer() if self._is_complete else None
+        message.received.clear()
+        return self._answer() if message.is_complete else None
 
     def end(self) -> HttpAnswer:
         """Return the answer that ends with its connection, whose end the caller has seen.
 
         Raises ConnectionError if the connection ended within the answer, and ValueError.
         """
-        if self._is_complete or not self._has_head or self._has_length:
+        message = self._message
+        if message.is_complete or not message.has_head or message.has_length:
             raise ConnectionResetError("the connection ended before the end of the answer")
         return self._answer()
 
-    def on_message_begin(self) -> None:
-        self._has_more = self._is_complete
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._has_more:
-            return
-        name = name.lower()
-        if name == b"retry-after":
-            self._retry_after = value.decode("latin-1")
-        elif name == b"content-encoding":
-            self._encoding = value.strip().lower()
-        elif name in {b"content-length", b"transfer-encoding"}:
-            self._has_length = True
-
-    def on_headers_complete(self) -> None:
-        if self._has_more:
-            return
-        self._status = self._parser.get_status_code()
-        # 100 Continue and the like come before the answer itself.
-        self._is_interim = 100 <= self._status < 200
-        self._has_head = not self._is_interim
-
-    def on_body(self, part: bytes) -> None:
-        if not self._has_more:
-            self._received.append(part)
-
-    def on_message_complete(self) -> None:
-        if self._has_more:
-            return
-        if self._is_interim:
-            self._retry_after, self._encoding, self._has_length = None, b"", False
-        else:
-            self._is_complete = True
-            self._is_kept_open = self._parser.should_keep_alive()
-
     def _add(self, part: bytes) -> None:
-        if self._encoding not in {b"", b"identity"}:
-            self._decompressor = self._decompressor or _decompressor_of(self._encoding, part)
+        encoding = self._message.encoding
+        if encoding not in {b"", b"identity"}:
+            self._decompressor = self._decompressor or _decompressor_of(encoding, part)
             try:
                 part = self._decompressor.decompress(part, self._most - self._body_bytes + 1)
             except zlib.error as error:
@@ -135,7 +102,63 @@ class AnswerReader:
         if self._decompressor is not None and not self._decompressor.eof:
             raise ValueError("the node's answer ends within its compressed body")
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        return HttpAnswer(self._status, self._retry_after, body)
+        return HttpAnswer(self._message.status, self._message.retry_after, body)
+
+
+class _Message:
+    """An answer as httptools tells of it, which calls the methods `on_…`."""
+
+    parser: httptools.HttpResponseParser
+    """Is there while the parser parses."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.has_head = False
+        self.has_length = False
+        self.is_complete = False
+        self.has_more = False
+        """Whether bytes follow the answer that belong to another one."""
+        self.is_kept_open = False
+        self.encoding = b""
+        self.retry_after: str | None = None
+        self.received: list[bytes] = []
+        """The parts of the body that the reader has not taken yet."""
+        self._is_interim = False
+
+    def on_message_begin(self) -> None:
+        self.has_more = self.is_complete
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.has_more:
+            return
+        name = name.lower()
+        if name == b"retry-after":
+            self.retry_after = value.decode("latin-1")
+        elif name == b"content-encoding":
+            self.encoding = value.strip().lower()
+        elif name in {b"content-length", b"transfer-encoding"}:
+            self.has_length = True
+
+    def on_headers_complete(self) -> None:
+        if self.has_more:
+            return
+        self.status = self.parser.get_status_code()
+        # 100 Continue and the like come before the answer itself.
+        self._is_interim = 100 <= self.status < 200
+        self.has_head = not self._is_interim
+
+    def on_body(self, part: bytes) -> None:
+        if not self.has_more:
+            self.received.append(part)
+
+    def on_message_complete(self) -> None:
+        if self.has_more:
+            return
+        if self._is_interim:
+            self.retry_after, self.encoding, self.has_length = None, b"", False
+        else:
+            self.is_complete = True
+            self.is_kept_open = self.parser.should_keep_alive()
 
 
 class _Decompressor(Protocol):

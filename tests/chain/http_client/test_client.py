@@ -4,9 +4,10 @@ import asyncio
 import gzip
 import socket
 import ssl
+import weakref
 import zlib
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import cast
 
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from ltzd.chain.http_client.answers import AnswerReader, AnswerTooLong, HttpAnswer
 from ltzd.chain.http_client.client import ConnectFailed, HttpClient
 from tests.support.certificates import a_pair
+from tests.support.garbage import no_collection
 
 MOST = 10_000
 JSON = b'{"jsonrpc":"2.0","id":1,"result":"0x1"}'
@@ -292,3 +294,15 @@ async def test_a_node_that_cannot_be_reached_was_sent_nothing() -> None:
         ):
             with pytest.raises(ConnectFailed, match=reason):
                 await HttpClient(url, timeout_seconds=10).post(b"{}", MOST)
+
+
+@pytest.mark.parametrize("name", [*ANSWERS, "too long"])
+def test_a_reader_and_its_answer_end_with_their_last_reference(name: str) -> None:
+    """A node's answers of megabytes would add up to the next collection of garbage."""
+    with no_collection():
+        reader = AnswerReader(MOST)
+        reference = weakref.ref(reader)
+        with suppress(AnswerTooLong, ValueError):
+            reader.feed(ANSWERS.get(name, sized(b"x" * (MOST + 1))))
+        del reader
+        assert reference() is None

@@ -1,9 +1,12 @@
 """The head of an answer however its bytes are cut, and whether its connection may be used again."""
 
+import weakref
+
 import pytest
 
 from ltzd.providers.outbound.heads import HeadReader
 from ltzd.providers.outbound.http_client import HttpResponse
+from tests.support.garbage import no_collection
 
 NO_CONTENT = b"HTTP/1.1 204 No Content\r\nX-Name: one\r\n\r\n"
 WITH_BODY = b"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 2\r\n\r\nok"
@@ -72,3 +75,12 @@ def test_a_connection_is_not_used_again_after(answer: bytes) -> None:
 def test_an_answer_without_a_head_is_refused(answer: bytes) -> None:
     with pytest.raises(ValueError, match=r"answer|protocols"):
         read(answer)
+
+
+@pytest.mark.parametrize("answer", [WITH_BODY, NO_CONTENT[:-1]], ids=["whole", "cut"])
+def test_a_reader_ends_with_its_last_reference(answer: bytes) -> None:
+    with no_collection():
+        reader, _ = read(answer)
+        reference = weakref.ref(reader)
+        del reader
+        assert reference() is None
