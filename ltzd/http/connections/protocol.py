@@ -64,8 +64,10 @@ class BoundedProtocol(HttpProtocol):
     @property
     def awaited(self) -> tuple[object, ...] | None:
         """The next step of the client, as a value that changes with every step, or None."""
+        transport: Any = self.transport
+        if transport is None:  # aborted; `connection_lost` comes in a later turn of the event loop
+            return None
         if not self._can_write.is_set():
-            transport: Any = self.transport
             return "read", self._answers, transport.get_write_buffer_size()
         if not self.is_receiving:
             return None

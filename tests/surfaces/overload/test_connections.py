@@ -169,6 +169,23 @@ async def test_a_client_that_leaves_before_it_reads_a_response_is_no_error(
     assert [line for line in caplog.records if line.levelname in {"ERROR", "CRITICAL"}] == []
 
 
+async def test_an_aborted_connection_whose_client_does_not_read_is_awaited_no_more() -> None:
+    """Sanic aborts it some seconds after its last answer, and asyncio tells of the end a turn
+    later: a look at the connection in that turn ended the server.
+    """
+    async with a_server(HttpPolicy()) as (url, app):
+        client = await Client.of(url, HEALTH)
+        assert await client.status() == 200
+        limit = app.ctx.connection_limit
+        (connection,) = limit.all()
+        connection.pause_writing()  # as the transport does while a client does not read
+        connection.abort()
+        assert connection.awaited is None
+        await Sweep(limit, SlownessPolicy(), clock=ManualClock()).sweep()
+        await until_true(lambda: len(limit) == 0)
+        client.close()
+
+
 async def test_requests_that_do_not_arrive_hold_bounded_memory() -> None:
     async with a_server(HttpPolicy()) as (url, app):
         policy = SlownessPolicy(buffer_bytes=40_000)
