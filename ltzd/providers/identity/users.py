@@ -47,14 +47,17 @@ class UserProfile:
 
 
 class UserDirectory:
-    """Callers that look up one name at the same time share one look-up; brands take turns."""
+    """Brands take turns, and a brand's callers that look up one name at once share one look-up.
+
+    Callers of two brands share none: the other brand's turn may come much later.
+    """
 
     def __init__(self, policy: IdentityPolicy, calls: IdentityCalls) -> None:
         self._calls = calls
         # A look-up sends one request at a time.
         self._slots: FairSlots[Address | None] = FairSlots(policy.max_concurrent)
-        self._flights: SingleFlight[str | OAuthAccount, IdentityUser] = SingleFlight(
-            "identity look-up", policy.max_waiting, IdentityUnavailable
+        self._flights: SingleFlight[tuple[str | OAuthAccount, Address | None], IdentityUser] = (
+            SingleFlight("identity look-up", policy.max_waiting, IdentityUnavailable)
         )
         self._wallets = [_wallet_order(policy)]
 
@@ -76,7 +79,7 @@ class UserDirectory:
     async def _shared(
         self, name: str | OAuthAccount, query: UserQuery, brand: Address | None
     ) -> IdentityUser:
-        return await self._flights.call(name, lambda: self._find_or_create(query, brand))
+        return await self._flights.call((name, brand), lambda: self._find_or_create(query, brand))
 
     async def _find_or_create(self, query: UserQuery, brand: Address | None) -> IdentityUser:
         async with self._calls.operation() as deadline, self._slots.slot(brand):
