@@ -121,7 +121,8 @@ class Pregeneration:
         sender = "anybody" if signed is None else "brand"
         window = await self._limits.hit(self._per_minute, hex_of(brand_id), sender)
         if not window.is_within:
-            raise _limited(self._per_minute, max(1, math.ceil(window.reset_at - time.time())))
+            seconds = max(1, math.ceil(window.reset_at - time.time()))
+            raise _limited(self._per_minute, seconds, window.reset_at)
         async with session(self._pool) as connection:
             day = await pregenerations.count_today(
                 connection, brand_id, self._per_day.max_hits, is_signed=signed is not None
@@ -181,9 +182,11 @@ class Pregeneration:
         return AccountWallet(user.subject, user.wallet)
 
 
-def _limited(limit: RateLimit, seconds: int) -> RateLimited:
+def _limited(limit: RateLimit, seconds: int, reset_at: float | None = None) -> RateLimited:
     telemetry.PREGENERATIONS.labels("limited").inc()
-    return too_many(limit, seconds)
+    refusal = too_many(limit, seconds)
+    refusal.reset_at = reset_at
+    return refusal
 
 
 def proven_account(account: OAuthAccount, verified: AccountVerification) -> OAuthAccount:
