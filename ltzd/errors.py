@@ -33,6 +33,7 @@ LtzdError
 │   │   ├── HostSiteRefused   the site, or its proxy, rejects ltzd's request
 │   │   └── HostSiteBusy      too many requests already wait for this host's site
 │   ├── DatabaseUnavailable
+│   │   └── NoConnection      no connection was free in time: nothing was asked of the database
 │   ├── SignerUnavailable     the signer that holds a wallet's key did not sign
 │   ├── OutcomeUnknown        a transaction may or may not be mined: check before you repeat it
 │   ├── IndexMoved            blocks that were compared are not indexed any more: compare again
@@ -304,6 +305,10 @@ class HostSiteBusy(HostSiteUnavailable):
 
 
 class DatabaseUnavailable(Unavailable):
+    pass
+
+
+class NoConnection(DatabaseUnavailable):
     pass
 
 

@@ -160,9 +160,11 @@ class Payments:
         payment, is_new = await self._counted(session_id)
         return MintedPayment(payment, await self._hash(payment, is_new), not is_new)
 
-    async def _counted(self, session_id: str) -> tuple[Payment, bool]:
+    async def _counted(
+        self, session_id: str, *, is_announced: bool = False
+    ) -> tuple[Payment, bool]:
         try:
-            payment, is_new = await self._recorded(session_id)
+            payment, is_new = await self._recorded(session_id, is_announced=is_announced)
         except Refused:
             telemetry.PAYMENTS.labels("refused").inc()
             raise
@@ -172,17 +174,18 @@ class Payments:
         telemetry.PAYMENTS.labels("recorded" if is_new else "repeated").inc()
         return payment, is_new
 
-    async def _recorded(self, session_id: str) -> tuple[Payment, bool]:
+    async def _recorded(self, session_id: str, *, is_announced: bool) -> tuple[Payment, bool]:
         """Return the payment, and whether this call wrote it."""
         async with session(self._pool) as connection:
             known = await payments.find(connection, session_id)
         if known is not None:
             return known, False
-        return await self._record(await self._fetch_payment(session_id))
+        return await self._record(await self._fetch_payment(session_id, is_announced=is_announced))
 
-    async def _fetch_payment(self, session_id: str) -> Payment:
+    async def _fetch_payment(self, session_id: str, *, is_announced: bool) -> Payment:
         """Fetch the paid session from the provider."""
-        checkout = await (await self._opened_provider()).session(session_id)
+        provider = await self._opened_provider()
+        checkout = await provider.session(session_id, is_announced=is_announced)
         if checkout is None:
             raise not_found()
         payment = payment_of(checkout)
@@ -254,7 +257,7 @@ class Payments:
     async def _mint_told(self, session_id: str) -> None:
         """A refusal is not raised: the provider would only send the same event again."""
         try:
-            await self._counted(session_id)
+            await self._counted(session_id, is_announced=True)
         except PaymentRefused as refusal:
             reason = str(refusal.details.get("reason"))
             if reason == REFUNDED:

@@ -252,7 +252,7 @@ class PerkCharges:
         else:
             self._waiters.poll()
         await self._waiters.settled(relay, deadline)
-        with unknown_without_database():
+        with unknown_without_database(is_stored=True):
             redemption = await self._outcome(id_, relay)
         return RedeemedCharges(redemption, already_processed=earlier is not None)
 
@@ -267,7 +267,7 @@ class PerkCharges:
         l1_fee_wei = l1_costs.max_fee_wei(_CALL_BYTES, gas_limit)
         max_cost_wei = gas_limit * await self._simulator.max_fee() + l1_fee_wei
         wallet = perk_charges.wallet_of(request.token_id, await self._wallets.offered())
-        with unknown_without_database():
+        with unknown_without_database(is_stored=False):
             return await self._store(request, wallet, gas_limit, max_cost_wei)
 
     async def _store(

@@ -104,7 +104,7 @@ class Pregeneration:
         self._identities = identities
         self._accounts = accounts
         self._limits = limits
-        self._flights: SingleFlight[OAuthAccount, AccountWallet] = SingleFlight(
+        self._flights: SingleFlight[tuple[OAuthAccount, Hashable], AccountWallet] = SingleFlight(
             "pregeneration", _MOST_WAITING, IdentityUnavailable
         )
 
@@ -129,7 +129,8 @@ class Pregeneration:
         sender = "anybody" if signed is None else "brand"
         window = await self._limits.hit(self._per_minute, hex_of(brand_id), sender)
         if not window.is_within:
-            raise _limited(self._per_minute, max(1, math.ceil(window.reset_at - time.time())))
+            seconds = max(1, math.ceil(window.reset_at - time.time()))
+            raise _limited(self._per_minute, seconds, window.reset_at)
         async with session(self._pool) as connection:
             day = await pregenerations.count_today(
                 connection, brand_id, self._per_day.max_hits, is_signed=signed is not None
@@ -173,7 +174,9 @@ class Pregeneration:
         refuse_fakes(account, datetime.now(UTC))
         async with session(self._pool) as connection:
             known = await pregenerations.find(connection, account)
-        wallet = known or await self._flights.call(account, lambda: self._find_wallet(request))
+        wallet = known or await self._flights.call(
+            (account, request.party), lambda: self._find_wallet(request)
+        )
         async with session(self._pool) as connection:
             return await pregenerations.record(
                 connection, request.brand_id, account, wallet, request.metadata
@@ -191,9 +194,11 @@ class Pregeneration:
         return AccountWallet(user.subject, user.wallet)
 
 
-def _limited(limit: RateLimit, seconds: int) -> RateLimited:
+def _limited(limit: RateLimit, seconds: int, reset_at: float | None = None) -> RateLimited:
     telemetry.PREGENERATIONS.labels("limited").inc()
-    return too_many(limit, seconds)
+    refusal = too_many(limit, seconds)
+    refusal.reset_at = reset_at
+    return refusal
 
 
 def proven_account(account: OAuthAccount, verified: AccountVerification) -> OAuthAccount:

@@ -56,9 +56,12 @@ class FairSlots(Generic[Party]):
 
     def _give_turn(self, party: Party) -> None:
         waiting = self._waiting.pop(party)
+        while waiting and waiting[0].done():  # its caller has gone
+            waiting.popleft()
+        if not waiting:
+            return
         turn = waiting.popleft()
         if waiting:
             self._waiting[party] = waiting  # behind the other parties
-        if not turn.done():  # else its caller has gone
-            self._take(party)
-            turn.set_result(None)
+        self._take(party)
+        turn.set_result(None)

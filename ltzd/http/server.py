@@ -126,7 +126,11 @@ async def _start(
 def listen(host: str, port: int) -> socket.socket:
     """Raises Misconfigured, whose message says what to do."""
     listener = _bind(host, port)
-    listener.listen(BACKLOG)
+    try:
+        listener.listen(BACKLOG)
+    except OSError as error:  # another program bound the port at the same time, and listened first
+        listener.close()
+        raise Misconfigured(_why_unusable(host, port, error)) from error
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNREAD_BYTES)
     return listener
 

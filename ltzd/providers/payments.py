@@ -61,9 +61,12 @@ class PaymentProvider(AsyncCloseable):
         self._policy = policy
         # The SDK logs each request with its body below this level.
         logging.getLogger("stripe").setLevel(logging.WARNING)
-        # Connections of their own: anybody may open checkouts, which must not hold up what is paid.
-        self._http = (_http_client(policy), _http_client(policy))
-        self._checkouts, self._payments = (_client(policy, http) for http in self._http)
+        # Connections of their own: anybody may open checkouts, and name sessions that do not exist,
+        # which must not hold up what the provider says was paid.
+        self._http = (_http_client(policy), _http_client(policy), _http_client(policy))
+        self._checkouts, self._named, self._announced = (
+            _client(policy, http) for http in self._http
+        )
 
     async def close(self) -> None:
         for http in self._http:
@@ -104,13 +107,16 @@ class PaymentProvider(AsyncCloseable):
             return answer
         raise _refusal(answer) from answer
 
-    async def session(self, session_id: str) -> CheckoutSession | None:
+    async def session(
+        self, session_id: str, *, is_announced: bool = False
+    ) -> CheckoutSession | None:
         """Returns the session as it is now; None if our account has no session with this id.
 
-        Raises PaymentsUnavailable.
+        `is_announced`: an event of the provider names the session. Raises PaymentsUnavailable.
         """
+        client = self._announced if is_announced else self._named
         answer = await self._send(
-            self._payments.v1.checkout.sessions.retrieve_async(session_id, {"expand": [_REFUND]}),
+            client.v1.checkout.sessions.retrieve_async(session_id, {"expand": [_REFUND]}),
             lambda session: _session(session_id, session),
         )
         if isinstance(answer, CheckoutSession):

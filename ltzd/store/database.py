@@ -26,7 +26,7 @@ import msgspec
 
 from ltzd import telemetry
 from ltzd.concurrency.outages import Outage
-from ltzd.errors import DatabaseUnavailable, Misconfigured
+from ltzd.errors import DatabaseUnavailable, Misconfigured, NoConnection
 from ltzd.store.connection_errors import lacks_privilege, no_answer, reason_of, refusal_of
 from ltzd.store.migrations import known_revisions
 from ltzd.store.migrations.upgrade_process import TablesLocked, upgrade_in_child
@@ -244,7 +244,7 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
     async def take(self) -> Connection:
         """A connection, for `give_back`.
 
-        Raises DatabaseUnavailable if none is free in time, or if the server refuses a new one.
+        Raises NoConnection if none is free in time, or if the server refuses a new one.
         """
         begun = perf_counter()
         try:
@@ -258,11 +258,11 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
                     raise
         except TimeoutError as error:
             telemetry.POOL_TIMEOUTS.labels(self.label).inc()
-            raise DatabaseUnavailable(
+            raise NoConnection(
                 f"No database connection became free within {self.wait_seconds:g} s"
             ) from error
-        except _REFUSALS as error:  # the same URL worked at the start
-            raise DatabaseUnavailable(f"The database was lost: {reason_of(error)}") from error
+        except (*LOST, *_REFUSALS) as error:  # the same URL worked at the start
+            raise NoConnection(f"The database was lost: {reason_of(error)}") from error
         finally:
             seconds = perf_counter() - begun
             self._waited_seconds += seconds
@@ -388,7 +388,8 @@ async def transaction(pool: Pool) -> AsyncIterator[Connection]:
 async def session(pool: Pool) -> AsyncIterator[Connection]:
     """A pooled connection for single statements.
 
-    Raises DatabaseUnavailable if the connection is lost, or if none becomes free in time.
+    Raises DatabaseUnavailable if the connection is lost, and NoConnection if none becomes free in
+    time.
     """
     try:
         connection = await pool.take()

@@ -690,6 +690,27 @@ async def test_an_event_of_a_paid_session_is_minted_without_waiting(
     assert (await world.mint(session_id)).already_processed
 
 
+async def test_mints_that_hang_hold_up_no_payment_that_the_provider_announces(
+    database_url: str, sandbox: Sandbox, shop: FakePayments
+) -> None:
+    """Anybody may name sessions, more of them than the provider's SDK has connections."""
+    patience = {"attempt_seconds": 60.0, "timeout_seconds": 60.0}
+    async with a_world(database_url, sandbox, shop, **patience) as world:
+        paid = shop.make()
+        shop.faults = ["silence"] * 100
+        mints = [asyncio.create_task(world.mint(f"cs_test_x{number}")) for number in range(100)]
+
+        async def hang() -> bool:
+            return not shop.faults
+
+        await until(hang)
+        await world.deliver(a_session_event(paid))
+        assert len(await rewards(world)) == 1
+        for mint in mints:
+            mint.cancel()
+        await asyncio.wait(mints)
+
+
 async def test_fifty_concurrent_requests_and_events_in_two_processes_mint_once(
     world: World, database_url: str, sandbox: Sandbox, shop: FakePayments
 ) -> None:

@@ -35,7 +35,7 @@ from ltzd.rules.operator.fees import FeePolicy
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets
 from ltzd.store import perk_charges as redemptions
 from ltzd.store.brands.configurations import BrandCache
-from ltzd.store.database import Connection, Pool, session, transaction
+from ltzd.store.database import Connection, Pool, open_pool, session, transaction
 from ltzd.store.perk_charges import TokenCharges
 from ltzd.store.relayer import gas_budgets
 from ltzd.store.wakeups import RELAYS
@@ -332,6 +332,27 @@ async def test_a_brand_learns_that_a_redemption_may_be_sent_if_its_commit_was_no
         redeemed = await till.redeem(idempotency_key="till-1-0001")
     assert (redeemed.already_processed, redeemed.redemption.remaining) == (True, 2)
     assert till.node.left(TOKEN) == 2
+
+
+async def test_a_redemption_that_gets_no_connection_is_answered_as_one_that_will_never_be_sent(
+    till: Till, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A till without an idempotency key could not tell whether to repeat it."""
+
+    @asynccontextmanager
+    async def transaction_in_a_crowd(_pool: Pool) -> AsyncIterator[Connection]:
+        crowded = await open_pool(till.world.url, size=1, open_at_start=1, wait_seconds=0.01)
+        try:
+            async with session(crowded), transaction(crowded) as connection:
+                yield connection
+        finally:
+            crowded.terminate()
+
+    monkeypatch.setattr(module, "transaction", transaction_in_a_crowd)
+    async with till.world.relaying():
+        with pytest.raises(DatabaseUnavailable, match="No database connection became free"):
+            await till.redeem()
+    assert await till.rows() == 0
 
 
 async def test_a_brand_learns_that_a_redemption_may_be_sent_if_the_database_is_lost_at_the_deadline(

@@ -22,7 +22,7 @@ from ltzd import telemetry
 from ltzd.actions.pregeneration import PER_DAY, PER_MINUTE, Pregeneration, PregenerationRequest
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.actions.users.custodial_wallets import CustodialWallets
-from ltzd.cache.rate_limits import RateLimit, RateLimits
+from ltzd.cache.rate_limits import RateLimit, RateLimits, RateLimitStatus
 from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
@@ -710,6 +710,22 @@ async def test_a_brand_has_a_hundred_requests_a_minute_apart_from_other_brands(
         assert isinstance(seconds, int)
         assert 1 <= seconds <= 60
         assert (await process.pregeneration.admit(RIVAL)).remaining == 99
+
+
+async def test_a_refusal_and_the_answers_before_it_name_one_end_of_the_minute(
+    database_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends_at = time.time() + 30.4
+    limits = RateLimits()
+
+    async def spent(limit: RateLimit, *_key: str) -> RateLimitStatus:
+        return RateLimitStatus(False, limit.max_hits, 0, ends_at)
+
+    monkeypatch.setattr(limits, "hit", spent)
+    async with a_process(database_url, sandbox, limits) as process:
+        with pytest.raises(RateLimited) as refused:
+            await process.pregeneration.admit(BRAND)
+    assert refused.value.reset_at == ends_at
 
 
 async def test_a_brand_that_used_up_its_daily_limit_is_refused(

@@ -92,6 +92,16 @@ async def test_a_caller_that_gives_up_takes_no_slot() -> None:
         assert crowd.served == ["flood", "shop"]
 
 
+async def test_a_party_keeps_its_turn_if_the_first_of_its_callers_gives_up() -> None:
+    async with a_crowd(1) as crowd:
+        await crowd.ask("flood")
+        await crowd.ask("shop", 2)
+        await crowd.ask("flood", 2)
+        crowd.tasks[1].cancel()
+        await crowd.leave()
+        assert crowd.served == ["flood", "shop"]
+
+
 async def test_a_caller_that_gives_up_as_its_turn_comes_leaves_the_slot_to_the_next() -> None:
     slots: FairSlots[str] = FairSlots(1)
     callers: list[str] = []

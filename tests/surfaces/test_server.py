@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -466,6 +467,25 @@ async def test_an_occupied_port_is_a_sentence() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(Misconfigured, match=f"Port {port} on 127.0.0.1 cannot be used"):
             await serve(an_app(FakeEvents(), HttpPolicy()), "127.0.0.1", port, asyncio.Event())
+
+
+async def test_a_port_that_another_start_takes_at_the_same_time_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two programs can bind a port that nobody listens on, and one of them can listen."""
+    bind, others = server._bind, []
+
+    def bind_beside_another(host: str, port: int) -> socket.socket:
+        bound = bind(host, port)
+        others.append(bind(host, bound.getsockname()[1]))
+        others[-1].listen()
+        return bound
+
+    monkeypatch.setattr(server, "_bind", bind_beside_another)
+    with pytest.raises(Misconfigured, match=r"Port 0 on 127\.0\.0\.1 cannot be used"):
+        listen("127.0.0.1", 0)
+    for other in others:
+        other.close()
 
 
 async def test_an_address_of_another_machine_is_a_sentence() -> None:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.errors import (
     DatabaseUnavailable,
+    NoConnection,
     OutcomeUnknown,
     RelayPending,
     TransactionFailed,
@@ -29,15 +30,18 @@ NOT_SENT_IN_TIME = "No relay wallet could send the transaction in time"
 
 
 @contextmanager
-def unknown_without_database() -> Iterator[None]:
+def unknown_without_database(*, is_stored: bool) -> Iterator[None]:
     """Raise OutcomeUnknown if the block, which stores a call or reads a stored one, fails for want
     of the database.
 
-    A commit whose answer is lost may have stored the call, and a lane sends every stored call.
+    A commit whose answer is lost may have stored the call, and a lane sends every stored call. A
+    block that stores the call and gets no connection has stored nothing: raises NoConnection.
     """
     try:
         yield
     except DatabaseUnavailable as error:
+        if isinstance(error, NoConnection) and not is_stored:
+            raise
         raise OutcomeUnknown(f"The call may be stored: {error.message}") from error
 
 
@@ -61,7 +65,7 @@ class RelayOutcomes:
             self._waiters.poll()
         relay = await self._waiters.settled(relay_id, deadline)
         if relay is None:
-            with unknown_without_database():
+            with unknown_without_database(is_stored=True):
                 relay = await self._withdraw_or_read(relay_id)
         if relay is None:
             return None

@@ -301,7 +301,7 @@ class Relayer:
         decoded = await self._with_indexed_deal(decoded)
         new = await self._simulated(decoded, simulate)
         self._check_deadline(deadline)
-        with unknown_without_database():
+        with unknown_without_database(is_stored=False):
             admission = await self._admission.admit(new, usage)
         if isinstance(admission, Conflict):
             if admission.duplicate_id is not None:

@@ -64,8 +64,10 @@ class BoundedProtocol(HttpProtocol):
     @property
     def awaited(self) -> tuple[object, ...] | None:
         """The next step of the client, as a value that changes with every step, or None."""
+        transport: Any = self.transport
+        if transport is None:  # aborted; `connection_lost` comes in a later turn of the event loop
+            return None
         if not self._can_write.is_set():
-            transport: Any = self.transport
             return "read", self._answers, transport.get_write_buffer_size()
         if not self.is_receiving:
             return None
@@ -86,6 +88,7 @@ class BoundedProtocol(HttpProtocol):
             self.abort()  # type: ignore[no-untyped-call]
             return
         http.exception = RequestTimeout("The request did not arrive in time")
+        _give_request(http)
         self._task.cancel()
 
     def connection_made(self, transport: Any) -> None:
@@ -101,10 +104,8 @@ class BoundedProtocol(HttpProtocol):
         self._limit.closed(self, self._address)
         if self.conn_info is None:
             return
-        http = self.http
-        if http is not None and http.stage is Stage.REQUEST and http.request is None:
-            # Its head did not arrive whole. Sanic logs the request that it cancels.
-            http.create_empty_request()
+        if self.http is not None:
+            _give_request(self.http)
         super().connection_lost(exc)  # type: ignore[no-untyped-call]
 
     def data_received(self, data: bytes) -> None:
@@ -174,6 +175,12 @@ async def answer(request: Request) -> None:
         stream.request_body = None
     if connection.recv_buffer:
         await asyncio.sleep(0)  # a client that sends many requests at once waits for others
+
+
+def _give_request(http: Any) -> None:
+    """Give a stream whose head did not arrive whole a request: Sanic logs what it cancels."""
+    if http.stage is Stage.REQUEST and http.request is None:
+        http.create_empty_request()
 
 
 def _address_of(transport: Any) -> str:

@@ -48,14 +48,17 @@ class UserProfile:
 
 
 class UserDirectory:
-    """Callers that look up one name at the same time share one look-up; parties take turns."""
+    """Parties take turns, and a party's callers that look up one name at once share one look-up.
+
+    Callers of two parties share none: the other party's turn may come much later.
+    """
 
     def __init__(self, policy: IdentityPolicy, calls: IdentityCalls) -> None:
         self._calls = calls
         # A look-up sends one request at a time.
         self._slots: FairSlots[Hashable] = FairSlots(policy.max_concurrent)
-        self._flights: SingleFlight[str | OAuthAccount, IdentityUser] = SingleFlight(
-            "identity look-up", policy.max_waiting, IdentityUnavailable
+        self._flights: SingleFlight[tuple[str | OAuthAccount, Hashable], IdentityUser] = (
+            SingleFlight("identity look-up", policy.max_waiting, IdentityUnavailable)
         )
         self._wallets = [_wallet_order(policy)]
 
@@ -77,7 +80,7 @@ class UserDirectory:
     async def _shared(
         self, name: str | OAuthAccount, query: UserQuery, party: Hashable
     ) -> IdentityUser:
-        return await self._flights.call(name, lambda: self._find_or_create(query, party))
+        return await self._flights.call((name, party), lambda: self._find_or_create(query, party))
 
     async def _find_or_create(self, query: UserQuery, party: Hashable) -> IdentityUser:
         async with self._calls.operation() as deadline, self._slots.slot(party):

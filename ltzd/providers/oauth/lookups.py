@@ -2,8 +2,8 @@
 
 Answers are cached: `exists` for an hour, refusals for a minute, `unavailable` never. If a cached
 answer has another username than the caller's, the provider is asked again, since people rename
-themselves. Callers that look up one account at the same time share one look-up, and parties take
-turns at each provider.
+themselves. Parties take turns at each provider, and a party's callers that look up one account at
+the same time share one look-up.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class AccountLookups(AsyncCloseable):
         self._policy = policy
         self._http = lookup_http_client()
         self._lookups = _configured_lookups(policy, self._http)
-        self._flights: SingleFlight[_Key, AccountVerification] = SingleFlight(
+        self._flights: SingleFlight[tuple[_Key, Hashable], AccountVerification] = SingleFlight(
             "account look-up", policy.max_waiting, AccountLookupUnavailable
         )
         self._turns: Mapping[OAuthProvider, FairSlots[Hashable]] = {
@@ -80,7 +80,9 @@ class AccountLookups(AsyncCloseable):
         if cached is not None and _is_about(cached, account):
             return cached
         try:
-            return await self._flights.call(key, lambda: self._look_up(key, lookup, account, party))
+            return await self._flights.call(
+                (key, party), lambda: self._look_up(key, lookup, account, party)
+            )
         except AccountLookupUnavailable:
             return _UNAVAILABLE
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, cast
 
@@ -11,12 +12,14 @@ import pytest_asyncio
 from msgspec import structs
 
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
+from ltzd.actions.relayer import admission
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.relayer import Relayer, RelayPolicy
 from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.chain.contracts import contract_abi
 from ltzd.concurrency.futures import done_future
 from ltzd.errors import (
+    DatabaseUnavailable,
     InvalidFields,
     NodeUnavailable,
     NotFound,
@@ -39,7 +42,7 @@ from ltzd.rules.relayer.calls import (
     SignedPermit,
 )
 from ltzd.rules.relayer.gas_budgets import GasBudgets
-from ltzd.store.database import Pool, session, transaction
+from ltzd.store.database import Connection, Pool, open_pool, session, transaction
 from ltzd.store.operator import requests
 from ltzd.store.relayer import relays
 from ltzd.values import Address
@@ -359,6 +362,28 @@ async def test_the_caller_of_a_relay_whose_commit_was_not_answered_learns_that_i
         again = await relayed(relayer, request)
     assert again.status is RelayStatus.CONFIRMED
     assert len(process.world.node.executed()) == 1
+
+
+async def test_a_relay_that_gets_no_connection_is_answered_as_one_that_will_never_be_sent(
+    process: RelayerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A caller without an idempotency key could not tell whether to sign the call anew."""
+
+    @asynccontextmanager
+    async def session_in_a_crowd(_pool: Pool) -> AsyncIterator[Connection]:
+        crowded = await open_pool(process.world.url, size=1, open_at_start=1, wait_seconds=0.01)
+        try:
+            async with session(crowded), session(crowded) as connection:
+                yield connection
+        finally:
+            crowded.terminate()
+
+    relayer = process.relayer(RelayPolicy())
+    monkeypatch.setattr(admission, "session", session_in_a_crowd)
+    async with running(*process.loops), process.world.relaying():
+        with pytest.raises(DatabaseUnavailable, match="No database connection became free"):
+            await relayed(relayer, process.request())
+    assert await row_states(process.world.observer) == []
 
 
 async def test_a_caller_learns_that_a_relay_may_be_sent_if_the_database_is_lost_at_the_deadline(

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from ltzd import telemetry
 from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.actions.users.wallet_migration import WalletMigration
-from ltzd.errors import DatabaseUnavailable, ValidationFailed
+from ltzd.errors import NoConnection, ValidationFailed
 from ltzd.providers.identity.client import IdentityClient, IdentityUser, UserProfile
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.oauth.accounts import OAuthAccount
@@ -564,7 +564,7 @@ async def test_a_lost_database_fails_no_request_that_does_not_need_it(local: Loc
     with capture_logs() as logs:
         await following.follow(TokenUser("ann", ()))
 
-    assert [line["reason"] for line in logs] == [DatabaseUnavailable.__name__]
+    assert [line["reason"] for line in logs] == [NoConnection.__name__]
     assert telemetry.WALLET_MIGRATIONS.labels("unavailable")._value.get() == before + 1
 
 

@@ -591,7 +591,8 @@ async def test_look_ups_of_new_users_hold_up_no_known_user() -> None:
         await callers
 
 
-async def test_one_brands_new_users_delay_anothers_by_single_look_ups() -> None:
+@pytest.mark.parametrize("email", [EMAIL, "199@shop.example"], ids=["its own", "a user of both"])
+async def test_one_brands_new_users_delay_anothers_by_single_look_ups(email: str) -> None:
     """The provider answers one look-up after another."""
     emails = [f"{n}@shop.example" for n in range(200)]
     arrived: list[str] = []
@@ -623,7 +624,7 @@ async def test_one_brands_new_users_delay_anothers_by_single_look_ups() -> None:
                 for email in emails
             ]
             await until(is_full)
-            other = asyncio.create_task(client.wallet_of_email(EMAIL, address_of(OTHER_WALLET)))
+            other = asyncio.create_task(client.wallet_of_email(email, address_of(OTHER_WALLET)))
 
             async def is_answered() -> bool:
                 may_answer.release()

@@ -153,6 +153,22 @@ async def test_a_connection_that_ends_within_a_head_is_no_error(
     assert [line for line in caplog.records if line.levelname in {"ERROR", "CRITICAL"}] == []
 
 
+async def test_a_head_that_a_stop_gives_up_at_its_very_end_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The time for clients and that of a stop in a hurry end in the same moment."""
+    async with a_server(HttpPolicy()) as (url, app):
+        client = await Client.of(url, HEALTH[:-2])
+        limit = app.ctx.connection_limit
+        await until_true(lambda: [each.is_receiving for each in limit.all()] == [True])
+        (connection,) = limit.all()
+        connection.end_slow_request()
+        connection.abort()
+        await until_true(lambda: connection.http is None)
+        client.close()
+    assert [line for line in caplog.records if line.levelname in {"ERROR", "CRITICAL"}] == []
+
+
 @pytest.mark.parametrize("method", [b"GET", b"HEAD"])
 async def test_a_client_that_leaves_before_it_reads_a_response_is_no_error(
     caplog: pytest.LogCaptureFixture, method: bytes
@@ -167,6 +183,23 @@ async def test_a_client_that_leaves_before_it_reads_a_response_is_no_error(
         client.close()
         await until_true(lambda: connection.http is None)
     assert [line for line in caplog.records if line.levelname in {"ERROR", "CRITICAL"}] == []
+
+
+async def test_an_aborted_connection_whose_client_does_not_read_is_awaited_no_more() -> None:
+    """Sanic aborts it some seconds after its last answer, and asyncio tells of the end a turn
+    later: a look at the connection in that turn ended the server.
+    """
+    async with a_server(HttpPolicy()) as (url, app):
+        client = await Client.of(url, HEALTH)
+        assert await client.status() == 200
+        limit = app.ctx.connection_limit
+        (connection,) = limit.all()
+        connection.pause_writing()  # as the transport does while a client does not read
+        connection.abort()
+        assert connection.awaited is None
+        await Sweep(limit, SlownessPolicy(), clock=ManualClock()).sweep()
+        await until_true(lambda: len(limit) == 0)
+        client.close()
 
 
 async def test_requests_that_do_not_arrive_hold_bounded_memory() -> None:
