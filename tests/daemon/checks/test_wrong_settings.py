@@ -16,6 +16,7 @@ from ltzd.cli.init_files import starting_brand
 from ltzd.store import database, doctor_facts
 from ltzd.store.doctor_facts import ServerFacts
 from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.migrations import known_revisions
 from ltzd.values import Address, hex_of
 from tests.support.chain.compiled_code import code_at
 from tests.support.chain.fake_node import ADDRESSES, LTZ_AT, FakeNode
@@ -348,6 +349,16 @@ async def test_contracts_other_than_those_of_the_index_are_a_fault_of_a_process_
         f"does not hold the facts of contracts.perk_nft {hex_of(ADDRESSES['perk_nft'])}:" in fault
     )
     assert "start the process with the role indexer first" in fault
+
+
+async def test_contracts_are_compared_with_the_index_before_an_upgrade_too(world: World) -> None:
+    addresses = {**ADDRESSES, "perk_nft": OTHER_PERK_NFT}
+    await _has_indexed(world, *addresses.values())
+    await world.execute("UPDATE alembic_version SET version_num = $1", known_revisions()[-2])
+    world.set(roles='["http"]')
+
+    [fault] = await world.faults()
+    assert "does not hold the facts of contracts.perk_nft" in fault
 
 
 async def test_contracts_for_which_the_index_is_rebuilt_are_no_fault(world: World) -> None:
