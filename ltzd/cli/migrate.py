@@ -77,8 +77,11 @@ async def _require_no_other_indexer(target: Target) -> None:
             if lease.is_held and lease.name == name
         }
         rows = await processes.list_all(connection)
-    own = {row.identity.name for row in rows if row.identity.version == __version__}
-    for holder in holders - own:
+    # Containers keep their host name and pid: of several processes of a name, the last one runs.
+    versions = {row.identity.name: row.identity.version for row in rows}
+    for holder in sorted(holders):
+        if versions.get(holder) == __version__:
+            continue
         raise Misconfigured(
             f"The process {holder} indexes this database with another version of ltzd, which may "
             "not know the converted tables: stop it, or replace it by this version, and run the "
