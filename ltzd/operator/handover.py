@@ -9,7 +9,7 @@ lane turns to its other nodes by itself.
 import asyncio
 
 from ltzd.operator.lane_context import LaneContext
-from ltzd.operator.policy import HandedOver
+from ltzd.operator.policy import WATCHED, HandedOver
 from ltzd.operator.send_guard import SendGuard
 from ltzd.store import processes
 from ltzd.store.database import session
@@ -35,8 +35,9 @@ class Handover:
             return
         lane = self._context.lane
         lease = lane_lease(lane.chain_id, lane.wallet)
+        wallet = None if lane.kind == WATCHED else lane.wallet
         async with session(self._context.pool) as connection:
-            if await processes.has_standby(connection, lease, lane.wallet):
+            if await processes.has_standby(connection, lease, wallet):
                 raise HandedOver(
                     "No node answers this process, and another process that has a node waits for "
                     "the wallet"

@@ -14,6 +14,7 @@ from ltzd.chain.node.rpc import RpcError
 from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import LanePolicy, MintTarget
 from ltzd.operator.relays.lane import RelayLane
+from ltzd.rules.conditions.facts import LaneState
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool
 from ltzd.store.operator.leases import Leases
@@ -351,7 +352,7 @@ async def test_a_lane_turns_to_its_other_node_before_it_leaves_the_wallet_to_ano
         world.node.mine()
 
         async def is_mined() -> bool:
-            await report_standby(world.observer, RELAYER.address, "relay")
+            await report_standby(world.observer, LaneState(RELAYER.address, "relay", is_held=False))
             return await row_states(world.observer) == ["mined"]
 
         await until(is_mined)

@@ -18,6 +18,7 @@ from ltzd.errors import LaneLost
 from ltzd.indexer.follower import Follower
 from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import BY_HAND, LanePolicy, MintTarget
+from ltzd.rules.conditions.facts import LaneState
 from ltzd.store.database import Pool, open_pool, session
 from ltzd.store.operator import wallets
 from ltzd.store.operator.leases import Leases
@@ -33,6 +34,7 @@ from tests.support.waiting import Stopwatch, until
 TAKEOVER_SECONDS = 10.0
 """A takeover takes at most 5 s; twice as long is allowed for a loaded machine."""
 NEVER_STANDS_BY = replace(POLICY, pauses=replace(PAUSES, standby=3600.0))
+WAITING = LaneState(MINTER.address, "mint", is_held=False)
 LOOKS_OFTEN = replace(POLICY, pauses=replace(PAUSES, standby=3600.0, status=0.02))
 
 
@@ -170,7 +172,7 @@ async def test_a_process_cut_off_from_its_nodes_leaves_the_wallet_to_one_that_ha
         async with a_process(world, world.url) as new:
 
             async def serves() -> bool:
-                await report_standby(world.observer, MINTER.address, "mint")
+                await report_standby(world.observer, WAITING)
                 return new.lane.is_ready and not old.lane.is_serving
 
             await world.queue(5)
@@ -196,7 +198,7 @@ async def test_a_wallet_that_a_person_has_paused_is_left_to_a_process_that_has_a
 
             async def serves() -> bool:
                 old.wakeups.notify(REWARDS)
-                await report_standby(world.observer, MINTER.address, "mint")
+                await report_standby(world.observer, WAITING)
                 return new.lane.is_serving
 
             await until(serves, 60.0)
