@@ -77,8 +77,10 @@ async def _require_no_other_indexer(target: Target) -> None:
             if lease.is_held and lease.name == name
         }
         rows = await processes.list_all(connection)
-    # Containers keep their host name and pid: of several processes of a name, the last one runs.
-    versions = {row.identity.name: row.identity.version for row in rows}
+    # Containers may share a name, and keep it: of several indexers of a name, the last one runs.
+    versions = {
+        row.identity.name: row.identity.version for row in rows if "indexer" in row.identity.roles
+    }
     for holder in sorted(holders):
         if versions.get(holder) == __version__:
             continue

@@ -176,6 +176,7 @@ async def index_in_a_process(url: str, *versions: str) -> None:
     """A process with the last of the `versions` holds the indexer's lease.
 
     Processes of the others had its name before: a container keeps its host's name and its pid.
+    Another container of the host has the same name, and serves HTTP with this version.
     """
     connection = await database.connect(url, "test")
     await database.migrate(url)
@@ -189,8 +190,8 @@ async def index_in_a_process(url: str, *versions: str) -> None:
         """,
         indexer_lease(chain.chain_id),
     )
-    for version in versions:
-        process = ProcessIdentity(uuid4(), "other", 17, ("indexer",), version)
+    for role, version in [*(("indexer", each) for each in versions), ("http", __version__)]:
+        process = ProcessIdentity(uuid4(), "other", 17, (role,), version)
         await processes.report(connection, process, ProcessReport())
     await connection.close()
 
