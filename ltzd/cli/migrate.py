@@ -77,8 +77,13 @@ async def _require_no_other_indexer(target: Target) -> None:
             if lease.is_held and lease.name == name
         }
         rows = await processes.list_all(connection)
-    own = {row.identity.name for row in rows if row.identity.version == __version__}
-    for holder in holders - own:
+    # Containers may share a name, and keep it: of several indexers of a name, the last one runs.
+    versions = {
+        row.identity.name: row.identity.version for row in rows if "indexer" in row.identity.roles
+    }
+    for holder in sorted(holders):
+        if versions.get(holder) == __version__:
+            continue
         raise Misconfigured(
             f"The process {holder} indexes this database with another version of ltzd, which may "
             "not know the converted tables: stop it, or replace it by this version, and run the "

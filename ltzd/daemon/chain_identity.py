@@ -167,7 +167,7 @@ async def ask_nodes(
             await asyncio.wait(tasks.values())
         elif tasks:
             await asyncio.wait(tasks.values(), timeout=slower_seconds)
-        silent = NodeUnavailable("the node does not answer", kind="timeout")
+        silent = NodeUnavailable("the node has not answered yet", kind="timeout")
         return {name: task.result() if task.done() else silent for name, task in tasks.items()}
     finally:
         for task in tasks.values():

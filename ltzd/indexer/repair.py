@@ -60,11 +60,12 @@ class RangeCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A block as nodes show it; `facts` by contract, in the order of the contracts.
+    """A block as `node` shows it; `facts` by contract, in the order of the contracts.
 
     `is_certain`: the block's hash proves the facts, or a second node shows the same.
     """
 
+    node: Node
     header: Header
     facts: Sequence[Sequence[Fact]]
     is_certain: bool
@@ -144,7 +145,7 @@ class IndexRepair:
             if block is None:
                 undecided.append(number)
                 continue
-            block_differences = await self._compare_block(node, block, corrections)
+            block_differences = await self._compare_block(block, corrections)
             if block_differences is None:
                 undecided.append(number)
             elif block_differences:
@@ -271,7 +272,7 @@ class IndexRepair:
         return numbers
 
     async def _compare_block(
-        self, node: Node, block: _Block, corrections: Sequence[dict[str, TableCorrection]]
+        self, block: _Block, corrections: Sequence[dict[str, TableCorrection]]
     ) -> list[Difference] | None:
         """Adds the corrections of one block to the corrections of each contract.
 
@@ -307,20 +308,20 @@ class IndexRepair:
                     [*before.insert, *(by_key[key] for key in kinds if key in by_key)],
                 )
                 changes.append((tables, table.name, correction))
-        if changes and await self._are_denied(node, block):
+        if changes and await self._are_denied(block):
             return None
         for tables, name, correction in changes:
             tables[name] = correction
         return differences
 
-    async def _are_denied(self, node: Node, block: _Block) -> bool:
+    async def _are_denied(self, block: _Block) -> bool:
         """Whether another node names other transactions for the logs, and none names the same.
 
         The block's hash proves its logs, but not which transactions wrote them.
         """
         own = _transactions(fact for facts in block.facts for fact in facts)
         is_denied = False
-        for other in node.others(block.header.number):
+        for other in block.node.others(block.header.number):
             try:
                 logs = await other.logs_of_block(block.header.hash, *addresses(self._contracts))
                 facts = [_facts_of(contract, logs) for contract in self._contracts]
@@ -351,14 +352,14 @@ class IndexRepair:
             is_certain = is_proved or _keys(shown) == _keys(logs)
             if not is_certain:
                 return None
-            if _keys(shown) != _keys(logs):
+            if _contents(shown) != _contents(logs):
                 node.report_contradiction(LOGS)
-            logs = shown
+            node, logs = other, shown
             break
         if not all(fits_block(entry, header) for entry in logs):
             return None
         facts = [_facts_of(contract, logs) for contract in self._contracts]
-        return _Block(header, facts, is_certain)
+        return _Block(node, header, facts, is_certain)
 
 
 async def _is_denied(node: Node, header: Header) -> bool:
@@ -409,16 +410,21 @@ def _may_hide(block: _Block, contract: IndexedContract, facts: Sequence[Fact]) -
 
 
 def _keys(logs: Iterable[NodeLog]) -> set[tuple[str, ...]]:
-    return {
-        (
-            str(entry["logIndex"]),
-            str(entry["address"]).lower(),
-            str(entry["data"]).lower(),
-            " ".join(entry["topics"]).lower(),
-            str(entry["transactionHash"]).lower(),
-        )
-        for entry in logs
-    }
+    return {(*_content(entry), str(entry["transactionHash"]).lower()) for entry in logs}
+
+
+def _contents(logs: Iterable[NodeLog]) -> set[tuple[str, ...]]:
+    return set(map(_content, logs))
+
+
+def _content(entry: NodeLog) -> tuple[str, ...]:
+    """The part of a log that its block's hash proves."""
+    return (
+        str(entry["logIndex"]),
+        str(entry["address"]).lower(),
+        str(entry["data"]).lower(),
+        " ".join(entry["topics"]).lower(),
+    )
 
 
 def _transactions(facts: Iterable[Fact]) -> dict[int, Hash32]:

@@ -267,9 +267,9 @@ class WalletLane(ABC):
         monitor = ReceiptMonitor(
             context, in_flight, funds, resubmission, work, guard, self._blocks, self._due
         )
-        handover = Handover(context, self.pause)
+        handover = Handover(context, guard)
         try:
-            await self._check_before_work(lane, next_nonce, monitor, handover)
+            await self._check_before_work(lane, next_nonce, monitor, guard, handover)
             self._is_serving, self._stopped = True, None
             self._nodes.over(kind=self.kind)
             self._terms.over(kind=self.kind)
@@ -311,7 +311,12 @@ class WalletLane(ABC):
         )
 
     async def _check_before_work(
-        self, lane: Lane, next_nonce: int, monitor: ReceiptMonitor, handover: Handover
+        self,
+        lane: Lane,
+        next_nonce: int,
+        monitor: ReceiptMonitor,
+        guard: SendGuard,
+        handover: Handover,
     ) -> None:
         """Wait for a node, and make the checks that come before anything is signed.
 
@@ -324,8 +329,9 @@ class WalletLane(ABC):
                 await monitor.check_mined()
             except NodeUnavailable as error:
                 self._nodes.failed(error.message, kind=self.kind)
-                self.pause.set(NODE)
+                guard.node_failed(error)
             else:
+                guard.node_answered()
                 return
             async with session(self._pool) as connection:
                 await lanes.report_pause(connection, lane, NODE)

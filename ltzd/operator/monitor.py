@@ -115,7 +115,7 @@ class ReceiptMonitor:
             except NodeUnavailable as error:
                 self._turn_away(error)
                 self._funds.forget_fees()
-                self._guard.node_failed()
+                self._guard.node_failed(error)
                 self._outage.failed(error.message, kind=self._kind)
 
     def _turn_away(self, error: NodeUnavailable) -> None:

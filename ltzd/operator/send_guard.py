@@ -1,5 +1,6 @@
 """Decides whether a lane may sign now, and records the reason when it may not."""
 
+from ltzd.errors import NodeUnavailable
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
@@ -26,6 +27,9 @@ from ltzd.store.operator.wallets import WalletState
 _BLOCKS_IN_FLIGHT = 2
 _ALWAYS_IN_FLIGHT = 2
 """So many transactions may be in flight whatever gas they use."""
+_SILENCE = frozenset(("refused_connection", "timeout", "http_status", "none_usable"))
+"""Kinds of faults that mean that no node answers. With any other kind a node has answered, though
+nothing of use."""
 
 
 class SendGuard:
@@ -50,6 +54,7 @@ class SendGuard:
         self._backoff = backoff
         self._unpublished_since: float | None = None
         self._disputed_seconds = 0.0
+        self._silent_since: float | None = None
 
     @property
     def is_draining(self) -> bool:
@@ -173,10 +178,21 @@ class SendGuard:
         if self._disputed_seconds >= self._context.policy.pauses.standstill:
             self.pause(RECEIPTS)
 
-    def node_failed(self) -> None:
+    def node_failed(self, error: NodeUnavailable) -> None:
         """Without a node nothing is signed, whether or not work waits."""
         self.pause(NODE)
+        if error.kind not in _SILENCE:
+            self._silent_since = None
+        elif self._silent_since is None:
+            self._silent_since = self._context.clock()
 
     def node_answered(self) -> None:
+        self._silent_since = None
         if self._pause.reason == NODE:
             self.resume()
+
+    @property
+    def silent_seconds(self) -> float:
+        """For how long no node has answered, whatever else holds the lane; 0 while one answers."""
+        since = self._silent_since
+        return 0.0 if since is None else self._context.clock() - since

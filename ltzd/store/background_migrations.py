@@ -133,6 +133,7 @@ class BackgroundMigrations:
         """Returns True once no migration is pending that this version knows."""
         connection = await database.connect(self._url, "migrations", settings=SESSION_SETTINGS)
         try:
+            await _lift_limits(connection)
             is_alone = await connection.fetchval("SELECT pg_try_advisory_lock($1)", _LOCK)
             known = [each for each in await list_pending(connection) if _kind(each) in STEPS]
             if is_alone:
@@ -174,6 +175,21 @@ class BackgroundMigrations:
             await self._sleep(_ERROR_SECONDS)
             return False
         return True
+
+
+async def _lift_limits(connection: Connection) -> None:
+    """Override the limits of the server, the database or the role, which are for short statements.
+
+    A build that they end would begin anew each second. Steps that lock a table set limits of their
+    own.
+    """
+    await connection.execute(
+        """
+        SELECT set_config(name, '0', false)
+          FROM pg_settings
+         WHERE name IN ('statement_timeout', 'lock_timeout', 'transaction_timeout')
+        """
+    )
 
 
 def _kind(migration: BackgroundMigration) -> str:

@@ -83,10 +83,12 @@ async def list_all(connection: Connection) -> tuple[ProcessFacts, ...]:
     )
 
 
-async def has_standby(connection: Connection, lease: str, wallet: Address) -> bool:
+async def has_standby(connection: Connection, lease: str, wallet: Address | None) -> bool:
     """Whether a process other than the lease's holder could serve the wallet's lane.
 
     Such a process has told lately that a node answers it, and that its lane waits for the lease.
+    Without `wallet` any process of the role operator could: none tells that it could watch a
+    retired wallet.
     """
     is_there: bool = await connection.fetchval(
         """
@@ -96,12 +98,13 @@ async def has_standby(connection: Connection, lease: str, wallet: Address) -> bo
              AND p.host || '/' || p.pid
                  IS DISTINCT FROM (SELECT process FROM leases WHERE name = $1)
              AND jsonb_typeof(p.report -> 'height') = 'number'
-             AND p.report -> 'lanes'
-                 @> jsonb_build_array(
-                      jsonb_build_object('wallet', $2::text, 'isHeld', false, 'stopped', NULL)))
+             AND CASE WHEN $2::text IS NULL THEN 'operator' = ANY(p.roles)
+                      ELSE p.report -> 'lanes'
+                           @> jsonb_build_array(jsonb_build_object(
+                                'wallet', $2::text, 'isHeld', false, 'stopped', NULL)) END)
         """,
         lease,
-        hex_of(wallet),
+        None if wallet is None else hex_of(wallet),
         STANDBY_SECONDS,
     )
     return is_there

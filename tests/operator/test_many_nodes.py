@@ -14,6 +14,7 @@ from ltzd.chain.node.rpc import RpcError
 from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import LanePolicy, MintTarget
 from ltzd.operator.relays.lane import RelayLane
+from ltzd.rules.conditions.facts import LaneState
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool
 from ltzd.store.operator.leases import Leases
@@ -23,6 +24,7 @@ from tests.support.chain.fake_pool import QUICK, FakeNodePool, a_fake_pool
 from tests.support.chain.mint_world import PAUSES, POLICY, stop_of, true
 from tests.support.relays.lanes import RELAYER, RelayWorld, a_relay_world, row_states
 from tests.support.rows.core import MINTER, running, states, value
+from tests.support.rows.processes import report_standby
 from tests.support.waiting import Stopwatch, until
 
 PATIENT = replace(POLICY, repeat_seconds=10.0, replace_after_seconds=10.0)
@@ -333,6 +335,28 @@ async def test_a_node_at_which_no_round_succeeds_is_turned_away_from(
         world.node.mine()
         await world.relays_are("mined")
         assert pool.contradictions() == [{kind}, set()]
+    await world.executed_in_order()
+
+
+async def test_a_lane_turns_to_its_other_node_before_it_leaves_the_wallet_to_another_process(
+    world: RelayWorld,
+) -> None:
+    """The other process may use the same nodes, and would turn away from the faulty one as late."""
+    faulty, honest = world.node.sibling(), world.node.sibling()
+    pauses = replace(PAUSES, standstill=2.0, without_node=0.5, status=0.02)
+    await world.ask()
+    async with lane_on_nodes(world, faulty, honest, policy=replace(PATIENT, pauses=pauses)) as pool:
+        await world.settled("published")
+        (sent, *_) = faulty.sent()
+        faulty.forged_receipts[sent.hash] = RpcError(-32603, "internal error")
+        world.node.mine()
+
+        async def is_mined() -> bool:
+            await report_standby(world.observer, LaneState(RELAYER.address, "relay", is_held=False))
+            return await row_states(world.observer) == ["mined"]
+
+        await until(is_mined)
+        assert pool.contradictions() == [{"rounds_fail"}, set()]
     await world.executed_in_order()
 
 

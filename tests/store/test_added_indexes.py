@@ -114,6 +114,36 @@ async def test_the_tables_are_written_while_their_indexes_are_built(
     assert await connection.fetchval("SELECT count(*) FROM transactions") == 3
 
 
+async def test_an_administrators_limits_for_short_statements_end_no_build(
+    url: str, connection: Connection
+) -> None:
+    """A build that ends before it is done begins anew, and reads the whole table each time."""
+    name = await connection.fetchval("SELECT quote_ident(current_database())")
+    for limit in ("statement_timeout", "lock_timeout"):
+        await connection.execute(f"ALTER DATABASE {name} SET {limit} = '500ms'")
+    writer = await database.connect(url, "writer", settings={"statement_timeout": "0"})
+    await writer.execute("BEGIN")
+    await send(writer, 1)
+    building = asyncio.create_task(BackgroundMigrations(url, lambda: True).run())
+
+    async def has_waited_for_longer() -> bool:
+        has_waited: bool = await connection.fetchval(
+            """
+            SELECT EXISTS (SELECT FROM pg_stat_activity
+                            WHERE query LIKE 'CREATE INDEX CONCURRENTLY transactions_mined%'
+                              AND state = 'active' AND datname = current_database()
+                              AND query_start < clock_timestamp() - interval '1 s')
+            """
+        )
+        return has_waited
+
+    await until(has_waited_for_longer)
+    await writer.execute("COMMIT")
+    await writer.close()
+    await building
+    assert await valid_indexes(connection) == ADDED
+
+
 async def test_an_interrupted_index_is_built_anew(url: str, connection: Connection) -> None:
     await connection.execute(
         """

@@ -89,6 +89,17 @@ async def test_a_process_could_serve_a_wallet_if(connection: Connection, case: s
     assert await processes.has_standby(connection, "lane/1/0x11", WALLET) is could
 
 
+@pytest.mark.parametrize(
+    ("roles", "height", "could"),
+    [(("operator",), 12, True), (("operator",), None, False), (("http", "indexer"), 12, False)],
+)
+async def test_any_operator_with_a_node_could_watch_a_retired_wallet(
+    connection: Connection, roles: tuple[str, ...], height: int | None, could: bool
+) -> None:
+    await processes.report(connection, replace(ME, roles=roles), ProcessReport((), (), height))
+    assert await processes.has_standby(connection, "lane/1/0x11", None) is could
+
+
 async def test_neither_the_holder_of_a_lease_nor_a_silent_process_stands_by(
     connection: Connection,
 ) -> None:

@@ -81,11 +81,17 @@ def _identity(settings: Settings, database: DatabaseExamination, answers: Answer
         )
         return [warning("node", sentence)]
     away = [
-        warning("node", f"The node {name} is left out: {answer.message}")
+        warning("node", _away(name, answer))
         for name, answer in answers.items()
         if isinstance(answer, LtzdError)
     ]
     return [*away, ok("chain", f"The nodes are of chain {agreement.chain.chain_id}.")]
+
+
+def _away(name: str, answer: LtzdError) -> str:
+    """A node that is only unavailable now is used as soon as it answers."""
+    is_late = isinstance(answer, NodeUnavailable)
+    return f"The node {name} {'was not checked' if is_late else 'is left out'}: {answer.message}"
 
 
 def _without_database(answers: Answers) -> list[Finding]:

@@ -21,6 +21,8 @@ from ltzd.store.migrations import known_revisions
 from ltzd.store.start_facts import DatabaseFacts
 from ltzd.values import Address, hex_of
 
+_REBUILDS_REVISION = "0025"
+
 
 @dataclass(slots=True)
 class DatabaseExamination:
@@ -77,7 +79,7 @@ async def _examine(
         findings.append(_master_key(await start_facts.sealing_key_ids(connection), sealer))
     if facts.revision is not None:
         examination.chain = await chains.identity(connection)
-        if facts.revision == known_revisions()[-1] and "indexer" not in settings.roles:
+        if "indexer" not in settings.roles and _has_rebuilds(facts.revision):
             findings += _contracts(settings, await chains.contracts_in_use(connection))
         examination.has_worked = await start_facts.wallets_with_transactions(connection, wallets)
 
@@ -104,6 +106,11 @@ def _schema(facts: DatabaseFacts, settings: Settings) -> Finding:
         )
     at = "no schema yet" if facts.revision is None else f"the older revision {facts.revision}"
     return ok("schema", f"The database has {at}: the start brings it to {known[-1]}.")
+
+
+def _has_rebuilds(revision: str) -> bool:
+    """Whether the schema has the table of rebuilds, as far as this version knows the revision."""
+    return revision in known_revisions() and revision >= _REBUILDS_REVISION
 
 
 def _contracts(settings: Settings, in_use: Sequence[Sequence[Address]]) -> list[Finding]:

@@ -1,5 +1,6 @@
 """Conditions of the processes of an installation: missing ones, roles, versions."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from ltzd.rules.conditions.facts import ClusterFacts, ProcessFacts, ProcessIdentity
@@ -71,29 +72,30 @@ def missing(
     report. Each process replaces at most one, also one that no longer reports itself: of a process
     that was killed again and again, the last one alone may be missing.
     """
-    started = [(each.identity, each.started_seconds) for each in facts.processes]
-    if me.id not in {identity.id for identity, _ in started}:
-        started.append((me, 0.0))
+    ages: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
+    for each in facts.processes:
+        ages[_place(each.identity)].append(each.started_seconds)
+    if me.id not in {each.identity.id for each in facts.processes}:
+        ages[_place(me)].append(0.0)
+    for possible in ages.values():
+        possible.sort(reverse=True)
     lost = []
     # The last one to report has the fewest possible successors, so it chooses first.
     for process in sorted(facts.processes, key=lambda each: each.seen_seconds):
-        identity = process.identity
-        if identity.id == me.id or process.seen_seconds <= policy.missing_after_seconds:
+        if process.identity.id == me.id or process.seen_seconds <= policy.missing_after_seconds:
             continue
-        successor = next(
-            (
-                (other, age)
-                for other, age in started
-                if (other.host, sorted(other.roles)) == (identity.host, sorted(identity.roles))
-                and age < process.seen_seconds
-            ),
-            None,
-        )
-        if successor is None:
-            lost.append(process)
+        possible = ages[_place(process.identity)]
+        # A single report is as old as its process, but for the time between two looks at a clock.
+        if possible and possible[-1] < min(process.seen_seconds, process.started_seconds):
+            possible.pop()
         else:
-            started.remove(successor)
+            lost.append(process)
     return tuple(lost)
+
+
+def _place(identity: ProcessIdentity) -> tuple[str, ...]:
+    """The host and the roles, in which one process may replace another."""
+    return identity.host, *sorted(identity.roles)
 
 
 def _missing(process: ProcessFacts) -> Condition:

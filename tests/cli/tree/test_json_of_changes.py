@@ -172,8 +172,12 @@ async def test_the_steps_of_a_conversion_are_not_in_its_json(
     assert "partition-by-time events" in done.err
 
 
-async def index_in_a_process(url: str, version: str) -> None:
-    """A process with this `version` holds the indexer's lease."""
+async def index_in_a_process(url: str, *versions: str) -> None:
+    """A process with the last of the `versions` holds the indexer's lease.
+
+    Processes of the others had its name before: a container keeps its host's name and its pid.
+    Another container of the host has the same name, and serves HTTP with this version.
+    """
     connection = await database.connect(url, "test")
     await database.migrate(url)
     chain = await chains.identity(connection)
@@ -186,17 +190,22 @@ async def index_in_a_process(url: str, version: str) -> None:
         """,
         indexer_lease(chain.chain_id),
     )
-    process = ProcessIdentity(uuid4(), "other", 17, ("indexer",), version)
-    await processes.report(connection, process, ProcessReport())
+    for role, version in [*(("indexer", each) for each in versions), ("http", __version__)]:
+        process = ProcessIdentity(uuid4(), "other", 17, (role,), version)
+        await processes.report(connection, process, ProcessReport())
     await connection.close()
 
 
-@pytest.mark.parametrize("version", ["0.0.1", __version__])
+@pytest.mark.parametrize(
+    "versions",
+    [("0.0.1",), (__version__,), (__version__, "0.0.1"), ("0.0.1", __version__)],
+    ids=["other", "same", "rolled-back", "upgraded"],
+)
 async def test_nothing_is_converted_beside_an_indexer_of_another_version(
-    version: str, database_url: str, tmp_path: Path
+    versions: tuple[str, ...], database_url: str, tmp_path: Path
 ) -> None:
     async with restored(database_url, DUMP, "of_r0022_for_indexer") as url:
-        await index_in_a_process(url, version)
+        await index_in_a_process(url, *versions)
         where = ("--data-dir", a_data_directory_of(tmp_path / "data", url))
 
         done = await ltzd("migrate", "--complete", *where)
@@ -204,7 +213,7 @@ async def test_nothing_is_converted_beside_an_indexer_of_another_version(
         connection = await database.connect(url, "test")
         pending = await background_migrations.list_pending(connection)
         await connection.close()
-    if version == __version__:
+    if versions[-1] == __version__:
         assert (done.code, pending) == (0, ())
     else:
         assert done.code == 1

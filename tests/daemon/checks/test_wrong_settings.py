@@ -11,14 +11,17 @@ from unittest.mock import AsyncMock
 import pytest
 import pytest_asyncio
 
+from ltzd.chain.node.client import node_name
 from ltzd.chain.signing import Signer
 from ltzd.cli.init_files import starting_brand
 from ltzd.store import database, doctor_facts
 from ltzd.store.doctor_facts import ServerFacts
 from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.migrations import known_revisions
 from ltzd.values import Address, hex_of
 from tests.support.chain.compiled_code import code_at
 from tests.support.chain.fake_node import ADDRESSES, LTZ_AT, FakeNode
+from tests.support.chain.node_fleet import FleetNode, serving
 from tests.support.commands import begin_ltzd, ltzd, ltzd_apart
 from tests.support.installations import Installation
 from tests.support.secret_files import write_secret
@@ -245,6 +248,22 @@ async def test_right_settings_have_no_fault(world: World) -> None:
     assert await world.faults() == []
 
 
+async def test_a_node_that_is_slower_than_the_check_is_not_said_to_be_left_out(
+    world: World,
+) -> None:
+    """The check waits a second for it. A running ltzd uses the node as soon as it answers."""
+    await _other_first_block(world)
+    slow = FleetNode("slow", mode="hung")
+    async with serving(slow):
+        world.set(first_block=1, node_urls=json.dumps([slow.url, world.node_url]))
+        done = await ltzd("check", "--config", world.installation.write(), "--json")
+    sentences = [each["sentence"] for each in json.loads(done.out)["findings"]]
+    assert (
+        f"The node {node_name(slow.url)} was not checked: the node has not answered yet"
+        in sentences
+    )
+
+
 async def test_a_replica_that_is_away_is_a_warning(world: World) -> None:
     world.set(database='replica_url = "postgresql://ltzd:hunter2@127.0.0.1:1/ltzd"')
 
@@ -348,6 +367,16 @@ async def test_contracts_other_than_those_of_the_index_are_a_fault_of_a_process_
         f"does not hold the facts of contracts.perk_nft {hex_of(ADDRESSES['perk_nft'])}:" in fault
     )
     assert "start the process with the role indexer first" in fault
+
+
+async def test_contracts_are_compared_with_the_index_before_an_upgrade_too(world: World) -> None:
+    addresses = {**ADDRESSES, "perk_nft": OTHER_PERK_NFT}
+    await _has_indexed(world, *addresses.values())
+    await world.execute("UPDATE alembic_version SET version_num = $1", known_revisions()[-2])
+    world.set(roles='["http"]')
+
+    [fault] = await world.faults()
+    assert "does not hold the facts of contracts.perk_nft" in fault
 
 
 async def test_contracts_for_which_the_index_is_rebuilt_are_no_fault(world: World) -> None:

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from time import monotonic
-from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -18,32 +17,38 @@ from ltzd.chain.node.node import Node
 from ltzd.errors import LaneLost
 from ltzd.indexer.follower import Follower
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import MintTarget
-from ltzd.rules.conditions.facts import LaneState, ProcessIdentity, ProcessReport
-from ltzd.store import processes
+from ltzd.operator.policy import BY_HAND, LanePolicy, MintTarget
+from ltzd.rules.conditions.facts import LaneState
 from ltzd.store.database import Pool, open_pool, session
+from ltzd.store.operator import wallets
 from ltzd.store.operator.leases import Leases
 from ltzd.store.role_pools import SESSION_SETTINGS
-from ltzd.store.wakeups import WakeupHub
+from ltzd.store.wakeups import REWARDS, WakeupHub
 from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, FakeNode
 from tests.support.chain.mint_world import FOLLOW, PAUSES, POLICY, World, true
 from tests.support.rows.core import MINTER, follow, running, value
+from tests.support.rows.processes import report_standby
 from tests.support.services.silent_proxy import a_silent_proxy
 from tests.support.waiting import Stopwatch, until
 
 TAKEOVER_SECONDS = 10.0
 """A takeover takes at most 5 s; twice as long is allowed for a loaded machine."""
 NEVER_STANDS_BY = replace(POLICY, pauses=replace(PAUSES, standby=3600.0))
+WAITING = LaneState(MINTER.address, "mint", is_held=False)
+LOOKS_OFTEN = replace(POLICY, pauses=replace(PAUSES, standby=3600.0, status=0.02))
 
 
 class Process:
-    def __init__(self, pool: Pool, lane: MintLane) -> None:
+    def __init__(self, pool: Pool, lane: MintLane, wakeups: WakeupHub) -> None:
         self.pool = pool
         self.lane = lane
+        self.wakeups = wakeups
 
 
 @asynccontextmanager
-async def a_process(world: World, url: str, node: Node | None = None) -> AsyncIterator[Process]:
+async def a_process(
+    world: World, url: str, node: Node | None = None, policy: LanePolicy = NEVER_STANDS_BY
+) -> AsyncIterator[Process]:
     """A process with a mint lane. At the end of the block its connections are cut, not closed."""
     pool = await open_pool(url, name="ltzd operator", settings=SESSION_SETTINGS)
     wakeups = WakeupHub(url)
@@ -54,11 +59,11 @@ async def a_process(world: World, url: str, node: Node | None = None) -> AsyncIt
         MINTER,
         MintTarget(CHAIN_ID, LTZ_AT),
         wakeups,
-        NEVER_STANDS_BY,
+        policy,
     )
     try:
         async with running(lane.run(), wakeups.listen()):
-            yield Process(pool, lane)
+            yield Process(pool, lane, wakeups)
     finally:
         pool.terminate()
 
@@ -165,19 +170,40 @@ async def test_a_process_cut_off_from_its_nodes_leaves_the_wallet_to_one_that_ha
             way.is_down = True
         await until(waits_for_a_node)
         async with a_process(world, world.url) as new:
-            waiting = LaneState(MINTER.address, "mint", is_held=False)
-            report = ProcessReport(lanes=(waiting,), height=1)
-            machine = ProcessIdentity(uuid4(), "another-machine", 1, ("operator",), "1")
 
             async def serves() -> bool:
-                async with session(world.observer) as connection:
-                    await processes.report(connection, machine, report)
-                return new.lane.is_ready
+                await report_standby(world.observer, WAITING)
+                return new.lane.is_ready and not old.lane.is_serving
 
             await world.queue(5)
             await until(serves, 60.0)
             await world.minted()
-            assert not old.lane.is_serving
+    await world.each_minted_once()
+
+
+async def test_a_wallet_that_a_person_has_paused_is_left_to_a_process_that_has_a_node_too(
+    world: World,
+) -> None:
+    """Its mints wait for a node. The lane shows now this reason to sign nothing, now the other."""
+    way = cut_off_node(world)
+    await world.queue()
+    async with a_process(world, world.url, way.node, LOOKS_OFTEN) as old:
+        await world.settled("published")
+        async with session(world.observer) as connection:
+            await wallets.add(connection, CHAIN_ID, MINTER.address, "mint")
+            await wallets.set_paused(connection, CHAIN_ID, MINTER.address, "night shift")
+        await until(lambda: true(old.lane.pause.reason == BY_HAND))
+        way.is_down = True
+        async with a_process(world, world.url) as new:
+
+            async def serves() -> bool:
+                old.wakeups.notify(REWARDS)
+                await report_standby(world.observer, WAITING)
+                return new.lane.is_serving
+
+            await until(serves, 60.0)
+            world.node.mine()
+            await world.settled("mined")
     await world.each_minted_once()
 
 

@@ -220,9 +220,12 @@ async def test_a_second_node_with_other_settled_blocks_changes_no_fact(
     assert (await audited.balance(ANN), await audited.balance(BOB)) == (5, 0)
 
 
+ANOTHER_HASH = "0x" + "5a" * 32
+
+
 def name_another_transaction(node: FakeNode) -> None:
     answered = node._methods["eth_getBlockReceipts"]
-    another = {"transactionHash": "0x" + "5a" * 32}
+    another = {"transactionHash": ANOTHER_HASH}
     node._methods["eth_getBlockReceipts"] = lambda block: [
         {**receipt, "logs": [{**entry, **another} for entry in receipt["logs"]]}
         for receipt in answered(block)
@@ -233,15 +236,22 @@ async def are_proved(*_answers: object) -> bool:
     return True
 
 
+async def are_proved_of_the_liar(_block: Any, receipts: Any, _hash: Any) -> bool:
+    """The other node encodes its receipts in a form of its own."""
+    return ANOTHER_HASH in {entry["transactionHash"] for each in receipts for entry in each["logs"]}
+
+
 @pytest.mark.parametrize(
-    ("liar", "has_proofs"), [(1, False), (0, False), (0, True)], ids=["other", "used", "proved"]
+    ("liar", "proves"),
+    [(1, None), (0, None), (0, are_proved), (1, are_proved_of_the_liar)],
+    ids=["other", "used", "proved", "other-proved"],
 )
 async def test_a_node_that_names_another_transaction_changes_no_fact(
     pool: Pool,
     database_url: str,
     monkeypatch: pytest.MonkeyPatch,
     liar: int,
-    has_proofs: bool,
+    proves: Callable[..., Any] | None,
 ) -> None:
     """All else about the log is true, and no block's hash proves which transaction wrote it."""
     audited = await Audited(pool, database_url, NodeGroup.of(2)).start()
@@ -249,12 +259,13 @@ async def test_a_node_that_names_another_transaction_changes_no_fact(
     audited.nodes.share(0)
     await audited.index()
     name_another_transaction(audited.nodes.nodes[liar])
-    if has_proofs:
-        monkeypatch.setattr("ltzd.chain.node.node.are_receipts_of", are_proved)
+    if proves is not None:
+        monkeypatch.setattr("ltzd.chain.node.node.are_receipts_of", proves)
 
     check = await audited.repair.check_receipts(audited.nodes.node, 1, 9)
     assert check.differences == []
     assert check.undecided == [1]
+    assert audited.nodes.reported == []
 
 
 async def test_a_third_node_decides_which_transaction_wrote_a_log(
@@ -270,7 +281,7 @@ async def test_a_third_node_decides_which_transaction_wrote_a_log(
         end()
     liar = audited.nodes.nodes[1]
     answered = liar._methods["eth_getLogs"]
-    another = {"transactionHash": "0x" + "5a" * 32}
+    another = {"transactionHash": ANOTHER_HASH}
     liar._methods["eth_getLogs"] = lambda where: [{**entry, **another} for entry in answered(where)]
     monkeypatch.setattr("ltzd.chain.node.node.are_receipts_of", are_proved)
 

@@ -34,6 +34,7 @@ from tests.support.relays.lanes import (
     row_states,
 )
 from tests.support.rows.core import MINTER, running, states, value
+from tests.support.rows.processes import report_standby
 from tests.support.waiting import until
 
 OTHER_MINTER = Signer(b"\x77" * 32)
@@ -135,6 +136,22 @@ async def minted_once(world: RelayWorld) -> None:
     await until(lambda: all_minted(world), 60.0)
     assert set(world.node.minted().values()) == {1}
     assert sorted(world.node.minted()) == sorted(await world.references())
+
+
+async def test_a_watch_without_a_node_is_left_to_a_process_that_has_one(world: RelayWorld) -> None:
+    """A process tells of no lane for a retired wallet that it could watch."""
+    await signed_mints(world, 1)
+    way = world.node.sibling()
+    async with watching(world, MINTER, "mint", node=way.node):
+        way.is_down = True
+        new = retired_lane(world, MINTER, "mint")
+        async with running(new.run()):
+
+            async def serves() -> bool:
+                await report_standby(world.observer)
+                return new.is_serving
+
+            await until(serves, 60.0)
 
 
 def without_bytes(world: RelayWorld) -> None:

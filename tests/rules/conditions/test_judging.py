@@ -126,6 +126,14 @@ def test_a_process_is_its_own_successor_and_never_missing_itself() -> None:
     assert judged(replace(WELL, processes=(before, mine))) == []
 
 
+def test_a_process_that_was_killed_after_its_first_report_is_missing() -> None:
+    """Its start and its report are one moment, and the database reads its clock for each age."""
+    killed = a_process(2, started_seconds=40.0, seen_seconds=40.000001)
+    assert judged(replace(WELL, processes=(killed,))) == ["process_missing"]
+    young = a_process(3, started_seconds=10.0)
+    assert judged(replace(WELL, processes=(killed, young))) == []
+
+
 def test_versions_that_differ_are_told() -> None:
     other = a_process(2)
     other = replace(other, identity=replace(other.identity, version="1.1"))
