@@ -19,6 +19,13 @@ from ltzd.cache.rate_limits import RateLimit
 from ltzd.errors import CooldownActive, DatabaseUnavailable, DomainUnauthorized, IdentityUnavailable
 from ltzd.http.app import OPERATIONS, build_app
 from ltzd.http.constraints.models import InvalidateCacheBody
+from ltzd.http.errors import (
+    PROTOCOL_ERRORS,
+    HeadersTooLarge,
+    HttpsRequired,
+    RequestMalformed,
+    UrlTooLong,
+)
 from ltzd.http.event_handler import models
 from ltzd.http.event_handler.errors import EventHandlerError
 from ltzd.http.openapi.operations import Operation
@@ -110,6 +117,15 @@ async def test_the_document_is_openapi_3_1_without_loose_ends(surface: RunningSu
                 if parameter["in"] == "path"
             }
             assert in_path == set(re.findall(r"{(\w+)}", path))
+
+
+async def test_the_document_names_what_every_endpoint_may_refuse(surface: RunningSurfaces) -> None:
+    described = await document(surface)
+    kinds = (RequestMalformed, HttpsRequired, UrlTooLong, HeadersTooLarge)
+    refusals = {kind.status for kind in kinds} | PROTOCOL_ERRORS.keys()
+    listed = {status for operation in OPERATIONS for status in operation.responses}
+    for status in {400, 403, *(refusals - listed)}:
+        assert f"{status} " in described["info"]["description"], status
 
 
 async def test_the_documented_request_has_the_rules_of_the_specification(

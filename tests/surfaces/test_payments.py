@@ -52,7 +52,7 @@ from tests.support.surfaces.http_surface import (
     a_surface,
 )
 from tests.support.surfaces.json_response import WINDOW, JsonResponse
-from tests.support.surfaces.openapi import assert_examples_fit
+from tests.support.surfaces.openapi import assert_examples_fit, assert_headers_described
 from tests.surfaces.test_openapi import made_calls
 
 EXPLORER = "https://explorer.example"
@@ -255,6 +255,7 @@ async def test_a_checkout_that_fails_says_so_in_the_surfaces_envelope(
     answer = await post(surface, CREATE_CHECKOUT, GOOD)
     assert (answer.status, answer.body["error"]) == (status, error)
     assert "10.0.0.1" not in str(answer.body)
+    assert_headers_described(OPERATIONS[0], status, answer.headers)
 
 
 async def test_an_address_may_open_six_hundred_checkouts_a_minute() -> None:

@@ -31,6 +31,7 @@ from ltzd.errors import (
     TransactionFailed,
     Unavailable,
 )
+from ltzd.http.openapi.operations import Operation
 from ltzd.http.perk_charges.handlers import BODY_LIMIT
 from ltzd.http.perk_charges.models import (
     CheckPerkStatusQuery,
@@ -40,6 +41,7 @@ from ltzd.http.perk_charges.models import (
     TokenQuery,
     cursor_after,
 )
+from ltzd.http.perk_charges.operations import OPERATIONS
 from ltzd.http.relayer.errors import RelayerError
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.request_signatures import signature
@@ -63,6 +65,7 @@ from tests.support.surfaces.http_surface import (
     a_surface,
 )
 from tests.support.surfaces.json_response import CodedResponse
+from tests.support.surfaces.openapi import assert_headers_described
 
 REDEEM, STATUS, HOLDERS = "/redeem-perk", "/check-perk-status", "/list-perk-holders"
 OF_PERK = f"{STATUS}?collectionId={COLLECTION}&tokenId={PERK}"
@@ -842,15 +845,16 @@ async def test_past_the_limit_only_requests_that_are_signed_rightly_are_heard(
     assert (await redeem(surface)).status == 200
 
 
-@pytest.mark.parametrize("path", [REDEEM, STATUS, HOLDERS])
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: str(operation.path))
 async def test_a_body_that_is_too_large_to_verify_counts_whatever_its_headers_say(
-    surface: RunningSurfaces, path: str
+    surface: RunningSurfaces, operation: Operation
 ) -> None:
-    method = "POST" if path == REDEEM else "GET"
+    method, path = operation.method, operation.path
     huge, junk = b"x" * (BODY_LIMIT + 1), {"X-LTZ-Brand-Id": "x"}
     for left in (99, 98):
         answer = await ask(surface, method, path, huge, junk)
         assert (answer.status, window_of(answer)) == (413, (100, left))
+        assert_headers_described(operation, 413, answer.headers)
     for _ in range(98):
         await ask(surface, "GET", OF_PERK, None, {})
     answer = await ask(surface, method, path, huge, junk)

@@ -93,7 +93,7 @@ function sentences() {
 		pair( 'You have not reached this milestone yet: it takes a streak of %1$s, and your longest is %2$s.' ),
 		pair( 'You have redeemed this perk as often as it allows.' ),
 		pair( 'Your account at this site has just changed. Please try again.' ),
-		pair( 'Your account at this site is linked to another wallet already.' ),
+		pair( 'Your account at this site was linked to another wallet already. Please use a code of that wallet\'s owner.' ),
 		pair( 'Your account of the chat community has got this perk for another wallet already.' ),
 		pair( 'Your wallet does not hold enough LTZ for this perk.' ),
 		pair( 'Your wallet has no transactions left for today. Please try again tomorrow.' ),

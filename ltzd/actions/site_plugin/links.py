@@ -44,7 +44,10 @@ log = structlog.get_logger()
 
 _WRONG = "This code is wrong, or has expired, or was used. Please get a new one."
 _CHANGED = "Your account at this site has just changed. Please try again."
-_LINKED = "Your account at this site is linked to another wallet already."
+_LINKED = (
+    "Your account at this site was linked to another wallet already. "
+    "Please use a code of that wallet's owner."
+)
 
 
 @dataclass(frozen=True, slots=True)

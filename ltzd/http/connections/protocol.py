@@ -1,10 +1,12 @@
 """Sanic's protocol with ltzd's bounds of connections, and refusals before the application."""
 
 import asyncio
+import math
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from sanic.exceptions import RequestTimeout
+from sanic.exceptions import BadRequest, RequestTimeout
 from sanic.http.constants import Stage
 from sanic.request import Request
 from sanic.server.protocols.http_protocol import HttpProtocol
@@ -14,6 +16,9 @@ from ltzd.http.connections.handling import handle
 from ltzd.http.connections.limit import ConnectionLimit
 from ltzd.http.connections.stream import ReplyStream
 from ltzd.http.requests.json_body import has_whole_body
+
+_SILENCE_SECONDS = 5.0
+"""After which the rest of a refused request's body is not awaited any longer."""
 
 _FULL_BODY = b'{"error":"Too many connections are at work","code":"OVERLOADED"}'
 _FULL = (
@@ -173,6 +178,8 @@ async def answer(request: Request) -> None:
     if stream.request_body is True and has_whole_body(stream):  # of a request that was refused
         del connection.recv_buffer[: stream.request_bytes_left]
         stream.request_body = None
+    if stream.request_body:
+        await _discard_rest(connection, stream)
     if connection.recv_buffer:
         await asyncio.sleep(0)  # a client that sends many requests at once waits for others
 
@@ -181,6 +188,25 @@ def _give_request(http: Any) -> None:
     """Give a stream whose head did not arrive whole a request: Sanic logs what it cancels."""
     if http.stage is Stage.REQUEST and http.request is None:
         http.create_empty_request()
+
+
+async def _discard_rest(connection: BoundedProtocol, stream: Any) -> None:
+    """Read the rest of a refused request's body, however large, while it arrives.
+
+    A connection that closes while bytes arrive is reset, and a client that writes its whole body
+    first would never read the answer. A client that waits for the end of a closing connection sees
+    it at once.
+    """
+    transport: Any = connection.transport
+    if transport is None:
+        return  # The connection is lost.
+    if not stream.keep_alive and connection.can_write_now and transport.can_write_eof():
+        transport.write_eof()
+    stream.request_max_size = math.inf
+    with suppress(TimeoutError, BadRequest):
+        while stream.request_body:
+            async with asyncio.timeout(_SILENCE_SECONDS):
+                await stream.read()
 
 
 def _address_of(transport: Any) -> str:

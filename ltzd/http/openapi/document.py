@@ -14,6 +14,15 @@ API_VERSION = "2.0"
 """Spec 9.1: the version of the API, not of ltzd."""
 REF = "#/components/schemas/{model}"
 
+DESCRIPTION = (
+    f"The back end of a loyalty-rewards platform: ltzd {__version__}. Every path answers OPTIONS "
+    "with 204. Every endpoint may refuse a request with a status that its responses do not list, "
+    "in the format of its other errors: 400 if the request is malformed, 403 if the request "
+    "reached a proxy over plain HTTP, 405 for another method (404 at a site's API), 408 if the "
+    "request does not arrive in time, 414 if the URL is too long, 417 for an unknown Expect "
+    "header, and 431 if the headers are too large."
+)
+
 SECURITY_SCHEMES = {
     "bearer": {
         "type": "http",
@@ -33,7 +42,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
         "info": {
             "title": "ltzd",
             "version": API_VERSION,
-            "description": f"The back end of a loyalty-rewards platform: ltzd {__version__}.",
+            "description": DESCRIPTION,
         },
         "paths": paths,
         "components": {"schemas": _schemas(operations), "securitySchemes": SECURITY_SCHEMES},

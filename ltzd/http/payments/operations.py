@@ -101,7 +101,10 @@ OPERATIONS = (
             ),
             "too many checkouts": too_many_checkouts(PER_CLIENT.checkouts, 42),
         },
-        rate_window=RateWindow("Checkouts of an address a minute", frozenset({200, 403, 409, 429})),
+        rate_window=RateWindow(
+            "Checkouts of an address a minute, once the body is valid",
+            frozenset({200, 400, 403, 409, 429, 500, 503}),
+        ),
     ),
     Operation(
         PaymentHandlers.payment_mint,

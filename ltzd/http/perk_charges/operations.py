@@ -107,7 +107,7 @@ _SIGNATURE = tuple(
     for name, pattern in zip(SIGNATURE_HEADERS, _SIGNATURE_PATTERNS, strict=True)
 )
 _WINDOW = RateWindow(
-    "Requests of an address a minute without a correct signature", frozenset({401, 429})
+    "Requests of an address a minute without a correct signature", frozenset({401, 413, 429})
 )
 _COLLECTION_ID = Parameter("collectionId", "query", {"type": "string", "pattern": "^[0-9]{1,78}$"})
 _TOKEN_ID = Parameter("tokenId", "query", {"type": "string", "pattern": "^[0-9]{1,78}$"})

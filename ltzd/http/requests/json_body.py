@@ -21,8 +21,8 @@ EVENT_HANDLER_LIMIT = 10_240
 """Bytes; spec 8 says 10 KB."""
 
 DRAIN_LIMIT = 1024 * 1024
-"""Bytes up to which a body over its limit is read to the end, so that a client still writing gets
-its 413 instead of a closed connection."""
+"""Bytes up to which a body over its limit is read before its 413, so that its connection can serve
+the next request. The rest of a larger body is discarded after the answer."""
 
 MAX_DEPTH = 32
 """Levels of nesting."""

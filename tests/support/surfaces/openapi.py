@@ -1,7 +1,7 @@
 """Checks of operations and of what their handlers declare, for the tests of every surface."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ from sanic.request import Request
 from ltzd.errors import LtzdError
 from ltzd.http.app import operations
 from ltzd.http.errors import HttpsRequired, RequestMalformed
-from ltzd.http.openapi.operations import ADMISSION_ERRORS, Operation
+from ltzd.http.openapi.operations import ADMISSION_ERRORS, ERROR_HEADERS, Operation
 from ltzd.http.responses import Reply
 from ltzd.http.sanic_app import App
 from ltzd.http.services import HttpPolicy
@@ -28,6 +28,13 @@ def assert_examples_fit(operation: Operation) -> None:
         assert response.examples, f"{operation.method} {operation.path} {status}"
         for body in response.examples.values():
             response.model.model_validate(body)
+
+
+def assert_headers_described(operation: Operation, status: int, headers: Mapping[str, str]) -> None:
+    """The document describes the headers of limits, waiting times and authentication."""
+    sent = {name for name in ERROR_HEADERS if name in headers}
+    described = {header.name for header in operation.responses[status].headers}
+    assert sent <= described, f"{operation.method} {operation.path} {status}"
 
 
 def documented_path(route_path: str) -> str:

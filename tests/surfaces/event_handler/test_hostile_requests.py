@@ -24,10 +24,13 @@ from tests.support.surfaces.event_surface import (
 EVENT = f"{PREFIX}/manual-event"
 
 
+def port_of(surface: EventSurface) -> int:
+    return int(surface.url.rpartition(":")[2])
+
+
 async def say(surface: EventSurface, *pieces: bytes) -> list[tuple[int, Any]]:
     """Send bytes to the server's port. Returns the responses until it closes or is silent."""
-    port = int(surface.url.rpartition(":")[2])
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(surface))
     received = b""
     try:
         for piece in pieces:
@@ -304,6 +307,28 @@ async def test_a_body_has_at_most_10240_bytes_and_one_more_is_413(
     if answer.status == 413:
         assert answer.body["success"] is False
         assert "10240" in answer.raw.decode()
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+@pytest.mark.parametrize(("path", "status"), [(EVENT, 413), ("/service-api/nothing", 404)])
+async def test_a_client_that_writes_a_huge_body_to_its_end_reads_its_answer(
+    event_surface: EventSurface, path: str, status: int, is_chunked: bool
+) -> None:
+    """The body is larger than what the sockets hold, so the server must read the rest of it."""
+    piece, pieces = b"x" * 65_536, 256
+    length = "Transfer-Encoding: chunked" if is_chunked else f"Content-Length: {65_536 * pieces}"
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(event_surface))
+    try:
+        writer.write(head(length, path=path))
+        for _ in range(pieces):
+            writer.write(b"10000\r\n%b\r\n" % piece if is_chunked else piece)
+            await writer.drain()
+        if is_chunked:
+            writer.write(b"0\r\n\r\n")
+        received = await reader.read()
+    finally:
+        writer.close()
+    assert [answered for answered, _ in answers_in(received)] == [status]
 
 
 async def test_size_is_counted_in_bytes_not_characters(event_surface: EventSurface) -> None:
