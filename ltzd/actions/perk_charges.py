@@ -59,7 +59,7 @@ log = structlog.get_logger()
 Found = TypeVar("Found")
 
 GAS_LIMIT = 100_000
-"""A redemption needs at most 56,000 (contracts.md); a rollup's gas for its data comes on top."""
+"""A redemption needs at most 56,000 (docs/contracts.md). A rollup's gas for data comes on top."""
 _CALL_BYTES = 4 + 5 * 32
 _PAGES_KEPT = 100
 """The most requested pages of holders; each is valid until the next block."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ltzd.rules.indexer.disputes import SECOND_LOOK_SECONDS, DisputePolicy
 
 SLOWEST_POLL_SECONDS = 2.0
-"""Reads follow a reorg within 3 s (choices.md, Reorgs), also where no node announces heads."""
+"""Reads are to follow a reorg within 3 s, also where no node announces heads."""
 
 
 @dataclass(frozen=True, slots=True)

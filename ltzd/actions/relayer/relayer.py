@@ -1,9 +1,11 @@
 """POST /relay: takes a user's call from its checks to its outcome (spec 4.2).
 
-The checks run in the order of choices.md. The checks whose result another request of the same user
-may have changed are repeated before the one write, which stores the call if the user's rows are
-still the same. Nothing is stored before that write, so a crash leaves nothing behind; after it a
-lane sends the call even if the caller is gone.
+The checks run in this order: wallet, idempotency key, permit's deadline, contract, function and
+principal, value and gas limit, the user's hour, gas budgets, claim limit, constraints, simulation,
+fees. The checks whose result another request of the same user may have changed are repeated before
+the one write, which stores the call if the user's rows are still the same. Nothing is stored before
+that write, so a crash leaves nothing behind; after it a lane sends the call even if the caller is
+gone.
 """
 
 import asyncio
@@ -164,7 +166,7 @@ class Relayer:
     ) -> tuple[RelayProgress, RelayWindow]:
         """Return the relay once it is one block deep, or as far as it has come after a minute.
 
-        Raises the refusals of choices.md in their order, TransactionFailed for a call that would
+        Raises the refusals in the order of the checks, TransactionFailed for a call that would
         revert, RelayPending and OutcomeUnknown for a call that may be sent, and any other
         Unavailable if nothing was sent and the same request may succeed later. A call that was
         mined and failed is returned, not raised: it cost gas, and counts.

@@ -67,7 +67,7 @@ class RelayUsage(msgspec.Struct, frozen=True):
     def start(self) -> datetime:
         """The start of the window that a relay counts in now.
 
-        A window is fixed: it begins with its first relay (choices.md).
+        A window is fixed: it begins with its first relay.
         """
         return self.window_start or self.now
 

@@ -33,7 +33,7 @@ NonceKey = tuple[Address, str]
 """Brand, nonce of a signed request."""
 
 EVENT_REWARD = 1
-"""The kind of an event's reward, in rows and references (contracts.md)."""
+"""The kind of an event's reward, in rows and references (docs/contracts.md)."""
 
 
 class EventRow(msgspec.Struct, frozen=True):
