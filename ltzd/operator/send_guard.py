@@ -7,10 +7,10 @@ from ltzd.operator.lane_fence import LaneFence
 from ltzd.operator.orders import LaneOrders
 from ltzd.operator.pausing import LanePause
 from ltzd.operator.policy import (
-    BALANCE,
     DRAINING,
     FEES,
     FOREIGN_USE,
+    FUNDS,
     NODE,
     PUBLICATION,
     RECEIPTS,
@@ -153,7 +153,7 @@ class SendGuard:
         """
         now = self._context.clock()
         if obstacle is None:
-            if self._unpublished_since is not None and self._pause.reason in {PUBLICATION, BALANCE}:
+            if self._unpublished_since is not None and self._pause.reason in {PUBLICATION, FUNDS}:
                 self.resume()
             self._unpublished_since = None
         elif self._unpublished_since is None:

@@ -73,7 +73,7 @@ async def wallet_findings(
         try:
             sentence = await _wallet_fault(node, contracts, wallet, wallet.address)
         except (NodeUnavailable, RpcError, ValueError):
-            reason = f"The roles of {wallet.place} could not be read: the node does not answer."
+            reason = f"The roles of {wallet.setting} could not be read: the node does not answer."
             findings.append(warning("roles", reason))
             continue
         if sentence is not None:
@@ -97,7 +97,7 @@ async def _wallet_fault(
         for (_, contract, role), answer in zip(roles, answers, strict=False)
         if not ltz.decode_is_minter(answer)
     ]
-    who = f"{wallet.place} is the wallet {checksummed(address)}"
+    who = f"{wallet.setting} is the wallet {checksummed(address)}"
     if missing:
         return (
             f"{who}, which lacks {', '.join(missing)}, so that its transactions would revert; run: "

@@ -278,7 +278,7 @@ async def store_signed(
         first_nonce,
     )
     if not rows:
-        raise LaneLost("Another process works on this lane")
+        raise LaneLost("Another process serves this lane")
     stored = [row for row in rows if row["id"] is not None]
     return [
         OpenTransaction(
