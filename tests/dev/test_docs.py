@@ -15,6 +15,8 @@ from uuid import uuid4
 
 import pytest
 
+from ltzd.http.services import HttpPolicy
+from ltzd.http.site_plugin.operations import operations as site_operations
 from ltzd.providers.brand_webhooks import WebhookMessage, signed_headers
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
 from tests.support.instances.instance import Instance
@@ -205,3 +207,29 @@ def test_every_row_of_the_threat_model_names_a_test_that_exists() -> None:
         path, name = DOCS.parent / named[1], named[2]
         assert path.is_file(), named[0]
         assert re.search(rf"(def|function) {name}\(", path.read_text()), named[0]
+
+
+def test_the_page_on_sites_lists_every_error_of_each_endpoint() -> None:
+    _, _, errors = (DOCS / "site.md").read_text().partition("## Errors")
+    rows = re.findall(r"^\| `(\w+)` \| (\d+) \| ([^|]*) \|", errors, re.MULTILINE)
+    missing = {
+        (code, status, endpoint)
+        for endpoint, status, code in _site_errors()
+        if not any((code, str(status)) == row[:2] and _holds_at(endpoint, row[2]) for row in rows)
+    }
+    assert missing == set()
+
+
+def _site_errors() -> set[tuple[str, int, str]]:
+    return {
+        (operation.path.rpartition("/")[2], status, str(body["code"]))
+        for operation in site_operations(HttpPolicy())
+        for status, response in operation.responses.items()
+        if status >= 400
+        for body in response.examples.values()
+    }
+
+
+def _holds_at(endpoint: str, where: str) -> bool:
+    """Whether a row holds there: `where` is "all", "all but" some endpoints, or a list of them."""
+    return where.startswith("all") != (f"`{endpoint}`" in where)
