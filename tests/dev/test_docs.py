@@ -1,5 +1,6 @@
 """The commands and code in the documents work as described."""
 
+import ast
 import asyncio
 import json
 import os
@@ -8,7 +9,9 @@ import shutil
 import sys
 import time
 from base64 import b64encode
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -233,3 +236,60 @@ def _site_errors() -> set[tuple[str, int, str]]:
 def _holds_at(endpoint: str, where: str) -> bool:
     """Whether a row holds there: `where` is "all", "all but" some endpoints, or a list of them."""
     return where.startswith("all") != (f"`{endpoint}`" in where)
+
+
+def test_the_sentences_that_runbooks_quote_are_sentences_of_ltzd() -> None:
+    """A person at night searches the runbooks for the words of a log or of `/status`."""
+    sentences = "\n".join(_sentences_in(path) for path in (DOCS.parent / "ltzd").rglob("*.py"))
+    quoted = [
+        (page.name, part.strip(" ,"))
+        for page in (DOCS / "runbooks").glob("*.md")
+        for quote in re.findall(r'\*"(.+?)"\*', page.read_text())
+        for part in quote.split("…")
+    ]
+    assert quoted
+    assert [(page, part) for page, part in quoted if part not in sentences] == []
+
+
+def test_the_page_on_nodes_lists_every_kind_of_contradiction() -> None:
+    """The log `node.disagrees` and a metric name a kind, and the runbook sends to this page."""
+    kinds = {
+        getattr(import_module(".".join(path.relative_to(DOCS.parent).with_suffix("").parts)), name)
+        for path in (DOCS.parent / "ltzd").rglob("*.py")
+        for name in _reported_kinds(ast.parse(path.read_text()))
+    }
+    listed = re.findall(r"`(\w+)`", (DOCS / "nodes.md").read_text().partition("| kind |")[2])
+    assert kinds
+    assert kinds - set(listed) == set()
+
+
+def _reported_kinds(module: ast.Module) -> Iterator[str]:
+    """The constants by which contradictions are reported."""
+    for node in ast.walk(module):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr="report_contradiction" | "distrust"),
+                args=[ast.Name(id=name)],
+            ) if name.isupper():
+                yield name
+            case ast.Call(func=ast.Name(id="Question"), args=[_, _, _, ast.Name(id=name)]):
+                yield name
+            case ast.Call(func=ast.Name(id="Question"), keywords=keywords):
+                yield from (
+                    keyword.value.id
+                    for keyword in keywords
+                    if keyword.arg == "kind" and isinstance(keyword.value, ast.Name)
+                )
+
+
+def _sentences_in(path: Path) -> str:
+    """Every text of a module, with an ellipsis for each value that is inserted."""
+    texts = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Constant(value=str(text)):
+                texts.append(text)
+            case ast.JoinedStr(values=parts):
+                inserted = (part.value if isinstance(part, ast.Constant) else "…" for part in parts)
+                texts.append("".join(map(str, inserted)))
+    return "\n".join(texts)
