@@ -29,7 +29,7 @@ from ltzd.store.wakeups import POLL_SECONDS, Wakeup
 log = structlog.get_logger()
 
 _MANY_EXPECTED = 4
-"""So many expected rewards are worth a longer wait."""
+"""The least number of expected rewards for which the lane waits longer."""
 _AT_ONCE = 64
 """Publications in one request to the node."""
 _WHILE_SIGNING_SECONDS = 0.05

@@ -25,7 +25,7 @@ from ltzd.store.operator.wallets import WalletState
 
 _BLOCKS_IN_FLIGHT = 2
 _ALWAYS_IN_FLIGHT = 2
-"""So many transactions may be in flight whatever gas they use."""
+"""The number of transactions that may be in flight whatever gas they use."""
 
 
 class SendGuard:

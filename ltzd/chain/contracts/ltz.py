@@ -148,7 +148,7 @@ def nonces_call(owner: Address) -> bytes:
 
 
 def decode_uint(answer: bytes) -> int:
-    """Of a balance, an allowance or a nonce. Raises ValueError."""
+    """Decode a balance, an allowance or a nonce. Raises ValueError."""
     reader = abi_words.WordReader(answer)
     number = reader.uint()
     reader.end()
