@@ -13,14 +13,12 @@ from ltzd.chain.contracts.relayed import signature_words
 from ltzd.chain.typed_data import Permit, TransferWithAuthorization
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
-from ltzd.values import Address, Hash32, Reference, hash_of, keccak
+from ltzd.values import Address, Hash32, Reference, hash_of
 
 MINT_REWARD = abi_words.selector("mintReward(address,uint256,bytes32)")
 MINT_REWARD_BATCH = abi_words.selector("mintRewardBatch((address,uint96,bytes32)[])")
 REF_WORD = abi_words.selector("refWord(uint256)")
 MINT_LIMIT = abi_words.selector("mintLimit(address)")
-HAS_ROLE = abi_words.selector("hasRole(bytes32,address)")
-MINTER_ROLE = keccak(b"MINTER_ROLE")
 PERMIT = abi_words.selector("permit(address,address,uint256,uint256,uint8,bytes32,bytes32)")
 TRANSFER_WITH_AUTHORIZATION = abi_words.selector(
     "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)"
@@ -89,18 +87,6 @@ def decode_mint_limit(answer: bytes) -> tuple[int, int, int]:
         raise ValueError("the result of mintLimit has three words")
     capacity, window, available = (int.from_bytes(answer[at : at + 32]) for at in (0, 32, 64))
     return capacity, window, available
-
-
-def is_minter_call(wallet: Address) -> bytes:
-    return HAS_ROLE + MINTER_ROLE + abi_words.encode_address(wallet)
-
-
-def decode_is_minter(answer: bytes) -> bool:
-    """Raises ValueError."""
-    flag = int.from_bytes(answer)
-    if len(answer) != 32 or flag > 1:
-        raise ValueError("the result of hasRole is one boolean")
-    return flag == 1
 
 
 def permit_call(permit: Permit, signature: bytes) -> bytes:
