@@ -34,7 +34,7 @@ from ltzd.store.site_plugin.redemptions import SiteRedemption
 from ltzd.values import Address, hex_of
 
 PERMIT_SECONDS = 1_200
-"""A lane sends a relay within ten minutes of its admission, or never."""
+"""Twice the time after which the permit's relay lapses (`store.relayer.relays.LAPSE`)."""
 
 
 class OnChain(Protocol):
