@@ -18,10 +18,14 @@ from uuid import uuid4
 
 import pytest
 
+from ltzd.cli.books.report import CHAIN_KINDS
+from ltzd.cli.books.views import Report, as_json
 from ltzd.http.services import HttpPolicy
 from ltzd.http.site_plugin.operations import operations as site_operations
 from ltzd.providers.brand_webhooks import WebhookMessage, signed_headers
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
+from ltzd.store.books import reconciliation
+from ltzd.store.books.figures import ALL_TIME
 from tests.support.instances.instance import Instance
 from tests.support.tools import php_path
 from tests.support.waiting import until
@@ -249,6 +253,27 @@ def test_the_sentences_that_runbooks_quote_are_sentences_of_ltzd() -> None:
     ]
     assert quoted
     assert [(page, part) for page, part in quoted if part not in sentences] == []
+
+
+def test_the_page_on_books_lists_every_kind_and_every_field() -> None:
+    page = (DOCS / "books.md").read_text()
+    rows = re.findall(r"^\| (`.+?`) \|", page.partition("| kind | meaning |")[2], re.MULTILINE)
+    kinds = {*CHAIN_KINDS, *(check.kind for check in reconciliation.CHECKS)}
+    assert kinds - {kind for row in rows for kind in re.findall(r"`(\w+)`", row)} == set()
+
+    (fields,) = re.findall(r"^`--json` prints one object: (.+)$", page, re.MULTILINE)
+    report = Report(ALL_TIME, brands=(), differences=(), indexed=None, notes=())
+    assert [key for key in as_json(report) if f"`{key}`" not in fields] == []
+
+
+def test_no_page_has_a_person_write_to_tables_of_ltzd() -> None:
+    """Commands mend what they touch as a whole; only the lease of a lost process has none."""
+    writes = [
+        (str(page.relative_to(DOCS)), table)
+        for page in DOCS.rglob("*.md")
+        for table in re.findall(r"(?:UPDATE|DELETE FROM|INSERT INTO) (\w+)", page.read_text())
+    ]
+    assert writes == [("operations.md", "leases")]
 
 
 def test_the_page_on_nodes_lists_every_kind_of_contradiction() -> None:
