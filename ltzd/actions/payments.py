@@ -87,10 +87,10 @@ class MintedPayment:
 
 
 class Payments:
-    """Without a `provider` nothing is sold: every method raises PaymentsUnavailable.
+    """Without a `provider` nothing is sold: PaymentsUnavailable, except for a recorded session.
 
-    An answer waits `hash_wait_seconds` for its hash before it says to ask again (choices.md,
-    Payments).
+    The answer to a payment waits `hash_wait_seconds` for the mint's hash; after that MintPending
+    tells the caller to ask again.
     """
 
     def __init__(  # noqa: PLR0913 (one parameter per collaborator)
@@ -299,8 +299,8 @@ class Payments:
 def _report_reversals(rows: Sequence[ReversalRow]) -> None:
     """Log an error for a minted payment: an operator decides about its LTZ.
 
-    Called before the commit: nobody would be told by a process that dies after it, and a commit
-    that fails is repeated by the provider.
+    Called before the commit: a process that died right after the commit would tell nobody. If the
+    commit fails, the provider sends the event again.
     """
     for row in rows:
         reversal = row.reversal

@@ -41,7 +41,7 @@ from ltzd.rules.operator.l1_costs import NO_L1_COSTS
 from ltzd.rules.perk_charges import Token
 from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets, GasLedger
-from ltzd.rules.request_signatures import SignedRequest
+from ltzd.rules.request_signatures import NONCE_SECONDS, NONCE_WAS_USED, SignedRequest
 from ltzd.store import perk_charges as redemptions
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, session, transaction
@@ -59,12 +59,10 @@ log = structlog.get_logger()
 Found = TypeVar("Found")
 
 GAS_LIMIT = 100_000
-"""A redemption needs at most 56,000 (contracts.md); a rollup's gas for its data comes on top."""
+"""A redemption needs at most 56,000 (docs/contracts.md). A rollup's gas for data comes on top."""
 _CALL_BYTES = 4 + 5 * 32
 _PAGES_KEPT = 100
 """The most requested pages of holders; each is valid until the next block."""
-NONCE_SECONDS = 660
-"""How long a nonce is kept in the cache: as long as its signature is valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,12 +402,12 @@ async def _use_nonce(
 ) -> None:
     """Raises SignatureRefused if the nonce was used before."""
     if not await redemptions.use_nonce(connection, request.brand, request.nonce, uuid4()):
-        raise SignatureRefused("X-LTZ-Nonce has been used") from instead_of
+        raise SignatureRefused(NONCE_WAS_USED) from instead_of
 
 
 async def _require_unused(use: asyncio.Future[bool]) -> None:
     if not await use:
-        raise SignatureRefused("X-LTZ-Nonce has been used")
+        raise SignatureRefused(NONCE_WAS_USED)
 
 
 def _brand_in(text: str) -> Address:

@@ -41,7 +41,7 @@ from ltzd.rules.oauth.ids import (
     is_same_username,
     refuse_fakes,
 )
-from ltzd.rules.request_signatures import SignedRequest
+from ltzd.rules.request_signatures import NONCE_SECONDS, NONCE_WAS_USED, SignedRequest
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session
 from ltzd.store.users import pregenerations
@@ -55,8 +55,6 @@ PER_DAY = RateLimit("pregenerate_day", 10_000, 86_400)
 """The limits of a brand (spec 8). A request that the minute's limit refuses does not count for the
 day, which is a day in UTC and counted in the database."""
 
-NONCE_SECONDS = 660
-"""Longer than a signature is valid."""
 _MOST_WAITING = 10_000
 
 
@@ -146,7 +144,7 @@ class Pregeneration:
         nonce = (hex_of(brand_id), signed.nonce.encode().hex())
         (is_fresh,) = await self._limits.use_once("signed_pregenerations", NONCE_SECONDS, [nonce])
         if not is_fresh:
-            raise SignatureRefused("X-LTZ-Nonce has been used")
+            raise SignatureRefused(NONCE_WAS_USED)
 
     async def pregenerate(self, request: PregenerationRequest) -> RecordedPregeneration:
         """Raises AccountRefused, and Unavailable while the same request may succeed later."""

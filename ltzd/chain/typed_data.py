@@ -160,7 +160,7 @@ TypedMessage = Permit | TransferWithAuthorization | Claim | Buy | Release | Refu
 
 @lru_cache(maxsize=64)
 def domain_separator(name: str, chain_id: int, contract: Address) -> bytes:
-    """Of a domain of version "1"."""
+    """The separator of a domain of version "1"."""
     return keccak(
         _DOMAIN_TYPE
         + keccak(name.encode())

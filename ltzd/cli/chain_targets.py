@@ -51,7 +51,7 @@ def node_urls(data_dir: Path, config: Path | None) -> tuple[str, ...]:
 
 
 def known_node_urls(data_dir: Path, config: Path | None) -> tuple[str, ...]:
-    """As `node_urls`, for a command that also works without nodes: empty if none is named."""
+    """As `node_urls`, for a command that also works without nodes: empty where that raises."""
     try:
         return node_urls(data_dir, config)
     except Misconfigured:

@@ -32,8 +32,8 @@ OPTIONS = {
 }
 QUESTIONS: Mapping[str, str] = {
     "id": "The brand's id (its wallet address)",
-    "domains": "The domain that sends its events",
-    "daily_mint_budget": "The LTZ it may give away in a day (0 is no limit)",
+    "domains": "The domain that sends the brand's events",
+    "daily_mint_budget": "The LTZ that the brand may give away in a day (0 is no limit)",
 }
 _VALID = {"id": f"0x{'0' * 40}", "name": "shop", "domains": ("a.example",), "daily_mint_budget": 0}
 """Stands for the other fields while one answer is checked."""

@@ -393,11 +393,15 @@ def init(
     ] = None,
     domain: Annotated[
         list[str] | None,
-        typer.Option(help="A domain that sends its events; may be repeated.", metavar="DOMAIN"),
+        typer.Option(
+            help="A domain that sends the brand's events; may be repeated.", metavar="DOMAIN"
+        ),
     ] = None,
     daily_budget: Annotated[
         int | None,
-        typer.Option(help="The LTZ it may give away in a day; 0 is no limit.", metavar="LTZ"),
+        typer.Option(
+            help="The LTZ that the brand may give away in a day; 0 is no limit.", metavar="LTZ"
+        ),
     ] = None,
 ) -> None:
     """Write a commented settings file and a brand file; ask for missing values."""

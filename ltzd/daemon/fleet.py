@@ -134,11 +134,11 @@ async def _opened(wallet: NamedWallet, stack: AsyncExitStack) -> SettingsWallet:
     try:
         signer = await stack.enter_async_context(open_signer(wallet.signer))
     except SignerUnavailable as error:
-        log.error("wallet.signer_away", wallet=wallet.place, reason=error.message)
-        return SettingsWallet(wallet.place, wallet.kind, lambda: open_signer(wallet.signer))
+        log.error("wallet.signer_away", wallet=wallet.setting, reason=error.message)
+        return SettingsWallet(wallet.setting, wallet.kind, lambda: open_signer(wallet.signer))
     except Misconfigured as error:
-        raise Misconfigured(f"{wallet.place}: {error.message}") from error
-    return SettingsWallet(wallet.place, wallet.kind, lambda: nullcontext(signer), signer.address)
+        raise Misconfigured(f"{wallet.setting}: {error.message}") from error
+    return SettingsWallet(wallet.setting, wallet.kind, lambda: nullcontext(signer), signer.address)
 
 
 def _set_gauges(policy: LanePolicy, top_ups: TopUpPolicy | None) -> None:
@@ -156,7 +156,7 @@ def _refuse_doubles(wallets: Sequence[SettingsWallet]) -> None:
         other = seen.setdefault(wallet.address, wallet)
         if other is wallet:
             continue
-        places = f"{other.place} and {wallet.place} hold the same key: "
+        places = f"{other.setting} and {wallet.setting} hold the same key: "
         if other.kind == wallet.kind:
             raise Misconfigured(f"{places}name each wallet once.")
         if TREASURY in {other.kind, wallet.kind}:

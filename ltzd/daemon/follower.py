@@ -18,7 +18,7 @@ from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
 
 DEV_CHAIN_IDS = frozenset((31337, 1337, 131277322940537))
-"""Chains of one machine, where a reorg below finality is followed (choices.md, Reorgs)."""
+"""Chains of one machine. Elsewhere a reorg below finality stops the index."""
 
 
 def head_urls(urls: Sequence[str], *, is_dev: bool) -> list[str]:

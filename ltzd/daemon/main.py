@@ -352,7 +352,7 @@ def _setter(event: asyncio.Event) -> Callable[[int], None]:
 
 
 async def _refresh_brands(daemon: Daemon) -> None:
-    """Put a change of a brand in force within a second (choices.md, Brand files)."""
+    """Put a change of a brand in force within a second."""
     wakeup = daemon.wakeups.subscribe(BRANDS)
     outage = Outage("brands.refresh_failed", "brands.refresh_works")
     while True:

@@ -14,7 +14,7 @@ Ping = Callable[[], Awaitable[bool]]
 
 _PING_SECONDS = 5.0
 _FAILURES = 2
-"""So many failures in a row make a service unavailable: a single one may be a lost packet."""
+"""Failures in a row that make a service unavailable: a single one may be a lost packet."""
 
 
 class ProcessState:

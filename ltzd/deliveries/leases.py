@@ -24,7 +24,7 @@ class _Lease:
     renewable_at: datetime
 
 
-class Leases:
+class WebhookLeases:
     def __init__(self) -> None:
         self._held: dict[UUID, _Lease] = {}
         """The lease that is to be renewed first comes first."""

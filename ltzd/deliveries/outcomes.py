@@ -10,7 +10,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.concurrency.outages import Outage
-from ltzd.deliveries.leases import Leases
+from ltzd.deliveries.leases import WebhookLeases
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.wakeups import Wakeup
@@ -27,7 +27,7 @@ _PAUSE_SECONDS = 0.5
 class OutcomeWriter:
     """Ends the lease of a webhook when its outcome is written."""
 
-    def __init__(self, pool: Pool, leases: Leases) -> None:
+    def __init__(self, pool: Pool, leases: WebhookLeases) -> None:
         self._pool = pool
         self._leases = leases
         self._wakeup = Wakeup(None)

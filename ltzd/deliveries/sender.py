@@ -16,7 +16,7 @@ from ltzd.concurrency.outages import Outage
 from ltzd.deliveries import attempts
 from ltzd.deliveries.database_time import DatabaseTime
 from ltzd.deliveries.endpoints import EndpointSlots
-from ltzd.deliveries.leases import LEASE, Leases
+from ltzd.deliveries.leases import LEASE, WebhookLeases
 from ltzd.deliveries.outcomes import OutcomeWriter
 from ltzd.deliveries.rendering import SHORTEST_DEFERRAL, SignedWebhook, WebhookRenderer
 from ltzd.errors import DatabaseUnavailable
@@ -59,7 +59,7 @@ class Sender:
         self._time = DatabaseTime()
         self._now = now or self._time.now
         self._renderer = WebhookRenderer(sealer)
-        self._leases = Leases()
+        self._leases = WebhookLeases()
         self._outcomes = OutcomeWriter(pool, self._leases)
         self._endpoints = EndpointSlots(max_in_flight, max_at_once)
         self._wake = Wakeup(None)

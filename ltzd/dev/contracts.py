@@ -25,8 +25,8 @@ _LOW_BALANCE_WEI = 50 * _ETHER
 _RECEIPT_SECONDS = 60.0
 _POLL_SECONDS = 0.02
 MINT_LIMIT = MintLimit(1_000_000_000_000 * 10**18, 86_400)
-"""A thousand of the largest payments (choices.md requires at least 2 billion LTZ): a spent limit
-stops every mint, and tests pay the largest amount repeatedly."""
+"""A thousand of the largest payments: a spent limit stops every mint, and tests pay the largest
+amount repeatedly."""
 _NAME = "contracts.json"
 
 

@@ -45,7 +45,7 @@ class ServerCertificate:
 
     @property
     def expires_at(self) -> datetime:
-        """Of the certificate that new connections get."""
+        """The expiry of the certificate that new connections get."""
         return self._expires_at
 
     def renew(self) -> None:

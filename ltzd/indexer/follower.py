@@ -417,9 +417,10 @@ class Follower:
         raise NodeUnavailable(f"A node's log is impossible: {error.message}") from error
 
     def _note_misfit(self, node: Node) -> None:
-        """Tells of a node whose answers do not fit each other again and again.
+        """Reports a node whose answers do not fit each other again and again.
 
-        They do not for a moment while the chain changes, or while a second node is awaited.
+        Answers of a sound node may not fit for a moment: while the chain changes, or while a second
+        node is awaited.
         """
         if self._is_detour:
             return

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ltzd.rules.indexer.disputes import SECOND_LOOK_SECONDS, DisputePolicy
 
 SLOWEST_POLL_SECONDS = 2.0
-"""Reads follow a reorg within 3 s (choices.md, Reorgs), also where no node announces heads."""
+"""Reads are to follow a reorg within 3 s, also where no node announces heads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +15,12 @@ class BackfillPolicy:
     concurrency: int = 3
     """Ranges that are read at once."""
     held_bytes: int = 24 * 1024 * 1024
-    """Of ranges that are being read or wait for their commit: no new one begins above it."""
+    """The memory of ranges that are being read or wait for their commit. Above it no further range
+    is begun."""
     first_blocks: int = 64
     """Blocks of the first ranges, before any answer has shown how much a block holds."""
     least_events: int = 5_000
-    """Of one commit; fewer if the next range takes longer than `linger_seconds`."""
+    """The events of one commit; fewer if the next range takes longer than `linger_seconds`."""
     most_events: int = 10_000
     linger_seconds: float = 0.5
     turn_seconds: float = 1.0

@@ -32,7 +32,7 @@ class LaneWork(Protocol):
     max_batch: int
     """The most items that one `sign_next` takes."""
     sufficient_batch: int
-    """So many waiting items are signed at once; fewer may gather first."""
+    """The number of waiting items that are signed at once; fewer items may gather first."""
 
     @property
     def waits_for_block(self) -> bool:

@@ -31,7 +31,7 @@ TREASURY = "treasury"
 
 FEES = "fees"
 """A lane's reason to wait: fees are above the cap."""
-BALANCE = "funds"
+FUNDS = "funds"
 """A lane's reason to wait: the wallet cannot cover the worst case."""
 MINT_LIMIT = "mint_limit"
 """A lane's reason to wait: the mint limit covers none of the queued rewards, or is zero."""

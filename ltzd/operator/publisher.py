@@ -18,7 +18,7 @@ from ltzd.errors import NodeUnavailable, SignerUnavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork
-from ltzd.operator.policy import BALANCE, PUBLICATION, REFUSED
+from ltzd.operator.policy import FUNDS, PUBLICATION, REFUSED
 from ltzd.operator.refusal_backoff import RefusalBackoff
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import Unsendable
@@ -29,7 +29,7 @@ from ltzd.store.wakeups import POLL_SECONDS, Wakeup
 log = structlog.get_logger()
 
 _MANY_EXPECTED = 4
-"""So many expected rewards are worth a longer wait."""
+"""The least number of expected rewards for which the lane waits longer."""
 _AT_ONCE = 64
 """Publications in one request to the node."""
 _WHILE_SIGNING_SECONDS = 0.05
@@ -137,7 +137,7 @@ class Publisher:
             telemetry.TRANSACTIONS_SUBMITTED.labels(kind, publication.value).inc()
             are_settled.append(self._settle(tx, publication, text))
             if publication is PublishOutcome.UNAFFORDABLE:
-                obstacle = BALANCE
+                obstacle = FUNDS
         is_done = all(are_settled)
         self._guard.published(None if is_done else obstacle)
         if all(publication is not PublishOutcome.UNKNOWN for publication, _ in answers):

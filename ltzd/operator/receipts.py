@@ -29,7 +29,7 @@ RECEIPT_OF_FOREIGN_BLOCK = "receipt_of_foreign_block"
 RECEIPT_DENIED = "receipt_denied"
 """Two other nodes deny a receipt that a node shows."""
 _OPINIONS = 2
-"""So many other nodes are asked at most."""
+"""The most other nodes that are asked."""
 
 
 class Absence(Enum):

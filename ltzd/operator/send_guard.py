@@ -8,10 +8,10 @@ from ltzd.operator.lane_fence import LaneFence
 from ltzd.operator.orders import LaneOrders
 from ltzd.operator.pausing import LanePause
 from ltzd.operator.policy import (
-    BALANCE,
     DRAINING,
     FEES,
     FOREIGN_USE,
+    FUNDS,
     NODE,
     PUBLICATION,
     RECEIPTS,
@@ -26,7 +26,7 @@ from ltzd.store.operator.wallets import WalletState
 
 _BLOCKS_IN_FLIGHT = 2
 _ALWAYS_IN_FLIGHT = 2
-"""So many transactions may be in flight whatever gas they use."""
+"""The number of transactions that may be in flight whatever gas they use."""
 _SILENCE = frozenset(("refused_connection", "timeout", "http_status", "none_usable"))
 """Kinds of faults that mean that no node answers. With any other kind a node has answered, though
 nothing of use."""
@@ -158,7 +158,7 @@ class SendGuard:
         """
         now = self._context.clock()
         if obstacle is None:
-            if self._unpublished_since is not None and self._pause.reason in {PUBLICATION, BALANCE}:
+            if self._unpublished_since is not None and self._pause.reason in {PUBLICATION, FUNDS}:
                 self.resume()
             self._unpublished_since = None
         elif self._unpublished_since is None:

@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 _CHECKED_AT_ONCE = 256
 _LOOKS_AT_ONCE = 4
-"""So many full looks at mined transactions a round: more may become final than one look settles."""
+"""The full looks at mined transactions in a round: more may become final than one look settles."""
 _OFFERED_AT_ONCE = 64
 
 

@@ -108,10 +108,11 @@ async def _history(name: str, node: Node, wallet: Address) -> WalletHistory:
 
 
 async def _used_and_pending(node: Node, wallet: Address, most: int) -> list[tuple[int, int]]:
-    """Of each usable node the nonces after its newest block, and after its pool.
+    """The nonces of the wallet at each usable node: after its newest block, and after its pool.
 
-    Ends with the first node that has seen at most `most`. Not after one block of all nodes: a node
-    that has not reached it would not answer. Raises NodeUnavailable if none tells.
+    The list ends with the first node that has seen at most `most`. Each node tells the nonces after
+    its own newest block, since a node that has not reached another one's block would not answer.
+    Raises NodeUnavailable if no node answers.
     """
     view = await ChainView.newest(node)
     reads = [asyncio.ensure_future(_nonces(view.node, wallet, view.head))]

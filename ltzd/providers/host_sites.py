@@ -38,7 +38,7 @@ _MAX_COOKIES_LENGTH = 4096
 LOGIN_COOKIES = ("wordpress_logged_in_", "wordpress_sec_")
 """Prefixes of the platform's log-in cookies."""
 EMAIL_CONFIRMED_FIELD = "ltzd_email_confirmed"
-"""A field of our own in a site's `users/me` (choices.md, Site)."""
+"""A field of our own in a site's `users/me` (docs/site.md, The member's wallet)."""
 _COOKIE = re.compile(r"[!-:<-~]+")
 _NONCE = re.compile(r"[0-9A-Za-z]{1,64}")
 _BASIC = re.compile(r"(?i:basic) +([A-Za-z0-9+/]{1,1024}={0,2})")
@@ -46,7 +46,7 @@ _BASIC = re.compile(r"(?i:basic) +([A-Za-z0-9+/]{1,1024}={0,2})")
 MAX_FORMS = 20
 """Forms in which one nonce or password may log in at a site within a minute."""
 MAX_WAITING = 50
-"""Requests that wait for one host's site (choices.md, Transport and other limits)."""
+"""Requests that wait for one host's site at the same time (docs/operations.md, Limits)."""
 
 
 def guard_policy(*, allow_loopback: bool = False) -> GuardPolicy:

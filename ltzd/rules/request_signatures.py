@@ -7,7 +7,7 @@ X-LTZ-Timestamp (Unix seconds), X-LTZ-Nonce (16 to 64 of A-Z a-z 0-9 _ -) and X-
 (`v1=<hex>`, several separated by commas). The scheme joins those of AWS and of payment providers:
 it covers method, target and body, and a nonce is valid for one request.
 
-Does not check for replay: callers record the nonce.
+Does not check for replay: callers record the nonce for NONCE_SECONDS.
 """
 
 import hashlib
@@ -23,8 +23,11 @@ from ltzd.errors import SignatureRefused
 
 VALID_SECONDS = 300
 """How far the timestamp may differ from the server's clock, either way."""
+NONCE_SECONDS = 2 * VALID_SECONDS + 60
+"""How long a used nonce is remembered: a signature whose timestamp is in the future is valid for
+twice VALID_SECONDS. The rest is for clocks that differ from each other."""
 NONCE_WAS_USED = "X-LTZ-Nonce was used before"
-"""The error of a replayed event. The WordPress plugin reads it: its order was rewarded before."""
+"""The error of a replayed request. The WordPress plugin reads it: its order was rewarded before."""
 
 _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 _NONCE = re.compile(r"[A-Za-z0-9_-]{16,64}")

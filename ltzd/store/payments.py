@@ -17,7 +17,7 @@ from ltzd.store.database import Connection
 from ltzd.store.wakeups import origin
 
 PAYMENT_REWARD = 2
-"""The kind of a payment's reward, in rows and references (contracts.md)."""
+"""The kind of a payment's reward, in rows and references (docs/contracts.md)."""
 
 _NAMESPACE = UUID("6b0c5a53-3d0f-4d8b-9d53-4d3f6a0f8f0e")
 

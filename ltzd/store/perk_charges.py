@@ -2,7 +2,7 @@
 
 A token's redemptions are inserted under the token's lock. A redemption that the indexer has read is
 part of the token's row; until then it is in flight, unless its relay failed or has lapsed
-(`relayer.claims`).
+(`relays.LAPSE`).
 """
 
 from dataclasses import dataclass
@@ -101,7 +101,7 @@ async def read_token_charges(connection: Connection, token_id: int) -> TokenChar
     if not 0 <= token_id <= MOST_TOKEN_ID:
         return None
     row = await connection.fetchrow(
-        """
+        f"""
         SELECT t.*, c.charges, coalesce(u.amount, 0)::bigint AS under_way
           FROM tokens t
           JOIN collections c USING (collection_id)
@@ -111,7 +111,7 @@ async def read_token_charges(connection: Connection, token_id: int) -> TokenChar
                  JOIN relays l ON l.id = r.relay_id
                  LEFT JOIN transactions tx ON tx.id = l.transaction_id
                 WHERE r.token_id = t.token_id
-                  AND (l.state = 'queued' AND l.created_at > now() - interval '10 minutes'
+                  AND (l.state = 'queued' AND l.created_at > now() - {relays.LAPSE}
                        OR tx.succeeded
                        OR tx.state IN ('signed', 'published')
                           AND NOT EXISTS (SELECT FROM attempts cancellation
@@ -123,7 +123,7 @@ async def read_token_charges(connection: Connection, token_id: int) -> TokenChar
                          AND fact.reference = decode(replace(r.id::text, '-', ''), 'hex')
                                               || decode(repeat('00', 16), 'hex'))) AS u
          WHERE t.token_id = $1
-        """,
+        """,  # noqa: S608
         Decimal(token_id),
     )
     return None if row is None else TokenCharges(tokens.of_row(row), row["under_way"])
@@ -175,14 +175,14 @@ async def insert(
     return relay
 
 
-_INSERT = """
+_INSERT = f"""
 WITH before AS (
   SELECT coalesce(tx.wallet, l.wallet) AS wallet
     FROM redemptions r
     JOIN relays l ON l.id = r.relay_id
     LEFT JOIN transactions tx ON tx.id = l.transaction_id
    WHERE r.token_id = $9
-     AND (l.state = 'queued' AND l.created_at > now() - interval '10 minutes'
+     AND (l.state = 'queued' AND l.created_at > now() - {relays.LAPSE}
           OR tx.state IN ('signed', 'published'))
    ORDER BY l.id DESC
    LIMIT 1
@@ -201,7 +201,7 @@ RETURNING id, gas_day
   SELECT $7, $6, $8, $9, $1, $10, $11, $12, $13, $14, $4, id FROM relay
 )
 SELECT id, gas_day FROM relay
-"""
+"""  # noqa: S608
 
 
 async def withdraw(connection: Connection, redemption: ChargeRedemption) -> None:

@@ -15,7 +15,7 @@ import pytest_asyncio
 from ltzd.chain.contracts import ltz
 from ltzd.chain.deployment.cold_wallet import ColdWallet
 from ltzd.chain.node.node import Header, Node
-from ltzd.operator.policy import BALANCE, LanePolicy
+from ltzd.operator.policy import FUNDS, LanePolicy
 from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.rules.operator.requests import Action
 from ltzd.rules.operator.sendable import TRANSACTION_GAS_CAP
@@ -325,7 +325,7 @@ async def test_an_op_stack_wallet_signs_only_what_it_can_pay_with_the_l1_fee(
     chain.balance = gas_wei + l1_wei
     async with opened(chain) as world, world.relay_lane(world.policy()) as lane:
         await relay_for_ann(world, 1)
-        await until(lambda: true(lane.pause.reason == BALANCE))
+        await until(lambda: true(lane.pause.reason == FUNDS))
         assert chain.arrived == []
         chain.balance = gas_wei + 2 * l1_wei + ETHER // 1_000
         await until(lambda: true(len(chain.pool) == 1))
@@ -344,7 +344,7 @@ async def test_an_op_stack_wallet_reserves_the_l1_fee_of_everything_in_flight(
     chain.balance = 5 * each
     async with opened(chain) as world, world.relay_lane(world.policy()) as lane:
         await relay_for_ann(world, 20)
-        await until(lambda: true(lane.pause.reason == BALANCE))
+        await until(lambda: true(lane.pause.reason == FUNDS))
         await until(lambda: true(len(chain.pool) >= 3))
         await world.some_polls()
         assert len(chain.pool) <= 5

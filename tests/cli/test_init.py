@@ -190,8 +190,8 @@ async def test_at_a_terminal_it_asks_for_what_no_option_says(tmp_path: Path) -> 
     done = await at_a_terminal(tmp_path, "--brand-id", ID, answers="shop.example\nmuch\n700\n")
 
     assert done.code == 0, done.err
-    assert "The domain that sends its events" in done.err
-    assert "The LTZ it may give away in a day (0 is no limit)" in done.err
+    assert "The domain that sends the brand's events" in done.err
+    assert "The LTZ that the brand may give away in a day (0 is no limit)" in done.err
     brand = parse_brand_file((tmp_path / "brand.toml").read_text(), "brand.toml")
     assert (brand.name, brand.domains) == ("shop.example", ("shop.example",))
     assert brand.daily_mint_budget == 700

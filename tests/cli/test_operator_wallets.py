@@ -273,7 +273,7 @@ async def test_the_two_kinds_of_wallets_are_told_apart_by_the_help() -> None:
     ("arguments", "fault"),
     [
         (("revoke", NAME), "--key, --unsigned: give exactly one of them"),
-        (("revoke", "0x12", "--unsigned"), "0x12 is not a wallet's address"),
+        (("revoke", "0x12", "--unsigned"), "'0x12' is not a wallet's address"),
         (("grant", NAME, "--kind", "mint", "--unsigned"), "--mint-limit: give it for a mint"),
         (
             ("grant", NAME, "--kind", "relay", "--mint-limit", "5", "--unsigned"),

@@ -34,7 +34,7 @@ async def opened(**settings: Any) -> list[SettingsWallet]:
 async def test_every_key_of_the_settings_is_opened(key_file: Path, other_file: Path) -> None:
     relay = {"kind": "relay", "key_file": other_file}
     wallets = await opened(minter_key_file=key_file, wallets=[relay])
-    assert [(wallet.place, wallet.kind, wallet.address) for wallet in wallets] == [
+    assert [(wallet.setting, wallet.kind, wallet.address) for wallet in wallets] == [
         ("operator.minter_key_file", "mint", Signer(KEY).address),
         ("operator.wallets[0]", "relay", Signer(OTHER_KEY).address),
     ]
@@ -68,4 +68,4 @@ async def test_a_remote_signer_that_is_away_is_opened_later(key_file: Path) -> N
     away = {"kind": "relay", "web3signer": {"url": "http://127.0.0.1:1"}}
     first, second = await opened(minter_key_file=key_file, wallets=[away])
     assert first.address is not None
-    assert (second.place, second.address) == ("operator.wallets[0]", None)
+    assert (second.setting, second.address) == ("operator.wallets[0]", None)

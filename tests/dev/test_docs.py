@@ -1,5 +1,6 @@
 """The commands and code in the documents work as described."""
 
+import ast
 import asyncio
 import json
 import os
@@ -8,15 +9,23 @@ import shutil
 import sys
 import time
 from base64 import b64encode
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from ltzd.cli.books.report import CHAIN_KINDS
+from ltzd.cli.books.views import Report, as_json
+from ltzd.http.services import HttpPolicy
+from ltzd.http.site_plugin.operations import operations as site_operations
 from ltzd.providers.brand_webhooks import WebhookMessage, signed_headers
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
+from ltzd.store.books import reconciliation
+from ltzd.store.books.figures import ALL_TIME
 from tests.support.instances.instance import Instance
 from tests.support.tools import php_path
 from tests.support.waiting import until
@@ -205,3 +214,107 @@ def test_every_row_of_the_threat_model_names_a_test_that_exists() -> None:
         path, name = DOCS.parent / named[1], named[2]
         assert path.is_file(), named[0]
         assert re.search(rf"(def|function) {name}\(", path.read_text()), named[0]
+
+
+def test_the_page_on_sites_lists_every_error_of_each_endpoint() -> None:
+    _, _, errors = (DOCS / "site.md").read_text().partition("## Errors")
+    rows = re.findall(r"^\| `(\w+)` \| (\d+) \| ([^|]*) \|", errors, re.MULTILINE)
+    missing = {
+        (code, status, endpoint)
+        for endpoint, status, code in _site_errors()
+        if not any((code, str(status)) == row[:2] and _holds_at(endpoint, row[2]) for row in rows)
+    }
+    assert missing == set()
+
+
+def _site_errors() -> set[tuple[str, int, str]]:
+    return {
+        (operation.path.rpartition("/")[2], status, str(body["code"]))
+        for operation in site_operations(HttpPolicy())
+        for status, response in operation.responses.items()
+        if status >= 400
+        for body in response.examples.values()
+    }
+
+
+def _holds_at(endpoint: str, where: str) -> bool:
+    """Whether a row holds there: `where` is "all", "all but" some endpoints, or a list of them."""
+    return where.startswith("all") != (f"`{endpoint}`" in where)
+
+
+def test_the_sentences_that_runbooks_quote_are_sentences_of_ltzd() -> None:
+    """A person at night searches the runbooks for the words of a log or of `/status`."""
+    sentences = "\n".join(_sentences_in(path) for path in (DOCS.parent / "ltzd").rglob("*.py"))
+    quoted = [
+        (page.name, part.strip(" ,"))
+        for page in (DOCS / "runbooks").glob("*.md")
+        for quote in re.findall(r'\*"(.+?)"\*', page.read_text())
+        for part in quote.split("…")
+    ]
+    assert quoted
+    assert [(page, part) for page, part in quoted if part not in sentences] == []
+
+
+def test_the_page_on_books_lists_every_kind_and_every_field() -> None:
+    page = (DOCS / "books.md").read_text()
+    rows = re.findall(r"^\| (`.+?`) \|", page.partition("| kind | meaning |")[2], re.MULTILINE)
+    kinds = {*CHAIN_KINDS, *(check.kind for check in reconciliation.CHECKS)}
+    assert kinds - {kind for row in rows for kind in re.findall(r"`(\w+)`", row)} == set()
+
+    (fields,) = re.findall(r"^`--json` prints one object: (.+)$", page, re.MULTILINE)
+    report = Report(ALL_TIME, brands=(), differences=(), indexed=None, notes=())
+    assert [key for key in as_json(report) if f"`{key}`" not in fields] == []
+
+
+def test_no_page_has_a_person_write_to_tables_of_ltzd() -> None:
+    """Commands mend what they touch as a whole; only the lease of a lost process has none."""
+    writes = [
+        (str(page.relative_to(DOCS)), table)
+        for page in DOCS.rglob("*.md")
+        for table in re.findall(r"(?:UPDATE|DELETE FROM|INSERT INTO) (\w+)", page.read_text())
+    ]
+    assert writes == [("operations.md", "leases")]
+
+
+def test_the_page_on_nodes_lists_every_kind_of_contradiction() -> None:
+    """The log `node.disagrees` and a metric name a kind, and the runbook sends to this page."""
+    kinds = {
+        getattr(import_module(".".join(path.relative_to(DOCS.parent).with_suffix("").parts)), name)
+        for path in (DOCS.parent / "ltzd").rglob("*.py")
+        for name in _reported_kinds(ast.parse(path.read_text()))
+    }
+    listed = re.findall(r"`(\w+)`", (DOCS / "nodes.md").read_text().partition("| kind |")[2])
+    assert kinds
+    assert kinds - set(listed) == set()
+
+
+def _reported_kinds(module: ast.Module) -> Iterator[str]:
+    """The constants by which contradictions are reported."""
+    for node in ast.walk(module):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr="report_contradiction" | "distrust"),
+                args=[ast.Name(id=name)],
+            ) if name.isupper():
+                yield name
+            case ast.Call(func=ast.Name(id="Question"), args=[_, _, _, ast.Name(id=name)]):
+                yield name
+            case ast.Call(func=ast.Name(id="Question"), keywords=keywords):
+                yield from (
+                    keyword.value.id
+                    for keyword in keywords
+                    if keyword.arg == "kind" and isinstance(keyword.value, ast.Name)
+                )
+
+
+def _sentences_in(path: Path) -> str:
+    """Every text of a module, with an ellipsis for each value that is inserted."""
+    texts = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Constant(value=str(text)):
+                texts.append(text)
+            case ast.JoinedStr(values=parts):
+                inserted = (part.value if isinstance(part, ast.Constant) else "…" for part in parts)
+                texts.append("".join(map(str, inserted)))
+    return "\n".join(texts)

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ltzd.errors import SignatureRefused
-from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with, signature
+from ltzd.rules.request_signatures import (
+    NONCE_SECONDS,
+    VALID_SECONDS,
+    SignedRequest,
+    check_form,
+    is_signed_with,
+    signature,
+)
 
 KEY = "ltzsk_test_0123456789abcdef0123456789abcdef"
 NOW = 1_767_225_600
@@ -129,3 +136,11 @@ def test_any_header_is_accepted_or_refused_without_another_error(
     except SignatureRefused:
         return
     assert not is_signed_with(request, [KEY])
+
+
+def test_a_nonce_is_remembered_for_longer_than_its_signature_is_valid() -> None:
+    first, last = NOW - VALID_SECONDS, NOW + VALID_SECONDS
+    check_form(signed(), first)
+    check_form(signed(), last)
+    with pytest.raises(SignatureRefused, match="X-LTZ-Timestamp"):
+        check_form(signed(), first + NONCE_SECONDS)

@@ -285,7 +285,7 @@ async def test_an_address_may_open_six_hundred_checkouts_a_minute() -> None:
 async def test_an_address_may_ask_for_120_payment_mints_a_minute_broken_ones_too(
     surface: RunningSurfaces,
 ) -> None:
-    """Each request may cost a call to the payment provider (choices.md, Transport)."""
+    """Each request may cost a call to the payment provider."""
     payloads = [b"{", b"", b"x" * (EVENT_HANDLER_LIMIT + 1), {"sessionId": "cs_unknown"}]
     for number in range(120):
         answer = await post(surface, PAYMENT_MINT, payloads[number % 4])

@@ -765,7 +765,7 @@ async def test_a_nonce_works_once_for_a_read_and_a_redemption_together(
     redemption = ("POST", REDEEM, raw, signed("POST", REDEEM, raw, nonce=nonce))
     first, second = (read, redemption) if is_read_first else (redemption, read)
     assert (await ask(surface, *first)).status == 200
-    assert (await ask(surface, *second)).body["error"] == "X-LTZ-Nonce has been used"
+    assert (await ask(surface, *second)).body["error"] == "X-LTZ-Nonce was used before"
 
 
 async def test_a_reading_request_uses_its_nonce_before_its_fields_are_looked_at(
@@ -776,7 +776,7 @@ async def test_a_reading_request_uses_its_nonce_before_its_fields_are_looked_at(
         assert (await ask(surface, "GET", path, None, sent)).code == (400, "MISSING_FIELDS")
         answer = await ask(surface, "GET", path, None, sent)
         assert answer.code == (401, "UNAUTHORIZED")
-        assert answer.body["error"] == "X-LTZ-Nonce has been used"
+        assert answer.body["error"] == "X-LTZ-Nonce was used before"
     assert surface.perks.calls == ["brand_of", "spend"] * 4
 
 
@@ -960,7 +960,7 @@ async def test_who_signs_rightly_is_heard_once(
 ) -> None:
     sent = signed(method, target, raw, key=judges.keys[BRAND_ID])
     assert (await send(judged, method, target, raw, sent)).status == 200
-    assert refused(await send(judged, method, target, raw, sent)) == "X-LTZ-Nonce has been used"
+    assert refused(await send(judged, method, target, raw, sent)) == "X-LTZ-Nonce was used before"
     assert judged.perks.tokens[PERK].used == (1 if method == "POST" else 0)
 
 

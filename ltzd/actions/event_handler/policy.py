@@ -7,10 +7,10 @@ from dataclasses import dataclass
 class EventPolicy:
     """Units: seconds.
 
-    `hash_wait` is how long an answer waits for the mint's hash before its status is "queued"
-    (design.md 4, Events). `unknown_outcome` is how long the caller of an event that may have been
-    written waits for the database, which is tried again after each `unknown_outcome_pause`.
-    A commit writes at most `max_batch` events.
+    `hash_wait` is how long an answer waits for the mint's hash before its status is "queued".
+    `unknown_outcome` is how long the caller of an event that may have been written waits for the
+    database, which is tried again after each `unknown_outcome_pause`. A commit writes at most
+    `max_batch` events.
     """
 
     hash_wait: float = 5.0

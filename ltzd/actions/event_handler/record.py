@@ -226,7 +226,11 @@ class EventHandler:
         return brand
 
     async def _prepare(self, request: EventRequest) -> PreparedEvent:
-        """Run the checks without locks, in design.md's order, then find or create the wallet."""
+        """Run the checks without locks, then find or create the wallet.
+
+        The order of the checks: brand, automation, domain, event type, channel, reward, signature,
+        claims, limits.
+        """
         brand = self._brand(request.brand_id)
         rule, domain = _admit(request, brand)
         check_channel(rule, request.metadata)

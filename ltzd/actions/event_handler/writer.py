@@ -140,11 +140,11 @@ class EventWriter:
             )
 
     async def _read_recorded(self, batch: Sequence[PreparedEvent]) -> set[UUID]:
-        """Of the events with an unknown outcome those that are stored.
+        """Read which events of the batch with an unknown outcome are stored.
 
-        Their claims need not tell: another process may have written later events of these. Read
-        after the snapshot: an event that is stored in between changes its claim, so that its insert
-        is refused and it is decided again.
+        The claims do not tell: another process may have written later events of the same claims.
+        Read after the snapshot: an event that is stored in between changes its claim, so that its
+        insert is refused and it is decided again.
         """
         ids = {prepared.event.id for prepared in batch} & self._unknown_outcomes.keys()
         if not ids:
@@ -178,7 +178,7 @@ class EventWriter:
         decisions: Sequence[Decision],
         inserted: Mapping[ClaimKey, EventRow],
     ) -> set[str]:
-        """Of the keys of known users whose events were left out, those that no user has now."""
+        """Read the keys of known users whose events were left out and who have no row any more."""
         left_out = {
             prepared.user.email_key
             for prepared, decision in zip(batch, decisions, strict=True)

@@ -63,7 +63,7 @@ class RelayAdmission:
         )
 
         self._versions: dict[Address, int] = {}
-        """Of the users whose relays were written last."""
+        """The versions that this process has written last, by user."""
 
     async def run(self) -> None:
         """Write what `admit` is called with, until cancelled."""

@@ -21,7 +21,7 @@ from ltzd.rules.relayer.calls import RelayPlan
 from ltzd.values import Address
 
 _MOST = 4
-"""So few requests may also ask the node twice when it is late."""
+"""The most simulations at a time: few enough to ask a second node, too, when the first is late."""
 
 
 @dataclass(frozen=True, slots=True)

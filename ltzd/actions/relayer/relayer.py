@@ -1,9 +1,11 @@
 """POST /relay: takes a user's call from its checks to its outcome (spec 4.2).
 
-The checks run in the order of choices.md. The checks whose result another request of the same user
-may have changed are repeated before the one write, which stores the call if the user's rows are
-still the same. Nothing is stored before that write, so a crash leaves nothing behind; after it a
-lane sends the call even if the caller is gone.
+The checks run in this order: wallet, idempotency key, permit's deadline, contract, function and
+principal, value and gas limit, the user's hour, gas budgets, claim limit, constraints, simulation,
+fees. The checks whose result another request of the same user may have changed are repeated before
+the one write, which stores the call if the user's rows are still the same. Nothing is stored before
+that write, so a crash leaves nothing behind; after it a lane sends the call even if the caller is
+gone.
 """
 
 import asyncio
@@ -86,11 +88,12 @@ class RelayPolicy:
 class BegunRelay:
     """A request whose user's relays are known, for `submit`, which ends what it has begun.
 
-    `following` moves the user's e-mail addresses to his wallet. `early` is the call's simulation.
+    `migration` moves the user's proven e-mail addresses to the user's wallet. `early` is the call's
+    simulation.
     """
 
     usage: RelayUsage
-    following: asyncio.Future[None]
+    migration: asyncio.Future[None]
     early: EarlySimulation | None = None
 
     def window(self) -> RelayWindow:
@@ -151,7 +154,7 @@ class Relayer:
             await self._users.require_wallet(caller, request.user)
             if may_begin_early:
                 early = self._early.begin(partial(decode_relay, request, self._contracts))
-            return BegunRelay(await usage, self._users.begin_following(caller), early)
+            return BegunRelay(await usage, self._users.begin_migration(caller), early)
         except BaseException:
             if early is not None:
                 early.end()
@@ -164,7 +167,7 @@ class Relayer:
     ) -> tuple[RelayProgress, RelayWindow]:
         """Return the relay once it is one block deep, or as far as it has come after a minute.
 
-        Raises the refusals of choices.md in their order, TransactionFailed for a call that would
+        Raises the refusals in the order of the checks, TransactionFailed for a call that would
         revert, RelayPending and OutcomeUnknown for a call that may be sent, and any other
         Unavailable if nothing was sent and the same request may succeed later. A call that was
         mined and failed is returned, not raised: it cost gas, and counts.
@@ -175,7 +178,7 @@ class Relayer:
         finally:
             if begun.early is not None:
                 begun.early.end()
-            await begun.following
+            await begun.migration
 
     async def send(
         self, caller: TokenUser | None, request: RelayRequest, deadline: float
@@ -260,7 +263,7 @@ class Relayer:
             if answer is not None:
                 return answer
             self._check_deadline(deadline)
-            begun = BegunRelay(await self._usage(request), begun.following)
+            begun = BegunRelay(await self._usage(request), begun.migration)
 
     async def _was_admitted(self, request: RelayRequest) -> bool:
         """Whether a request with this one's idempotency key is stored."""
@@ -286,7 +289,7 @@ class Relayer:
         check_hour(usage)
         identity = await self._check_gas_budgets(request.user, caller)
         if decoded.claim is not None:
-            await begun.following  # constraints are about the user
+            await begun.migration  # constraints are about the user
         if decoded.serialized_per_user and usage.has_serialized_in_flight:
             # The permit, for one, was signed for the state after the relay in flight.
             await self._check_limits(caller, request, decoded.claim, usage)

@@ -83,8 +83,8 @@ class CheckIns:
     async def streak(self, member: Member) -> StreakSummary:
         brand, site = self._site_of(member)
         async with session(self._pool) as connection:
-            standing = await check_ins.read_snapshot(connection, member)
-        return _shown(standing, brand, site)
+            snapshot = await check_ins.read_snapshot(connection, member)
+        return _shown(snapshot, brand, site)
 
     async def check_in(self, member: Member) -> CheckInResult:
         """Raises CheckInRefused with a message for the member."""
@@ -117,29 +117,29 @@ class CheckIns:
     ) -> CheckInResult:
         """`most` is the LTZ that the mint limit can ever hold, None if that is unknown."""
         while True:
-            standing = await check_ins.read_snapshot(connection, member)
-            today = local_day(standing.now, brand.time_zone)
-            if standing.wallet != member.wallet:
+            snapshot = await check_ins.read_snapshot(connection, member)
+            today = local_day(snapshot.now, brand.time_zone)
+            if snapshot.wallet != member.wallet:
                 raise CheckInRefused(_MOVED)
-            claim = extend_streak(standing.streak, today, site)
-            if claim is None or _has_checked_in(standing, today):
-                return CheckInResult(_shown(standing, brand, site), 0, already_claimed=True)
-            own_days = own_days_after(claim, standing.own_days)
+            claim = extend_streak(snapshot.streak, today, site)
+            if claim is None or _has_checked_in(snapshot, today):
+                return CheckInResult(_shown(snapshot, brand, site), 0, already_claimed=True)
+            own_days = own_days_after(claim, snapshot.own_days)
             if most and claim.reward > most:
                 raise _AboveCapacity(claim.reward)
             new = NewCheckIn(
                 member=member,
-                before=standing.streak,
+                before=snapshot.streak,
                 check_in=claim,
                 reward_id=uuid4(),
-                budget=budget_of(brand, standing.now),
+                budget=budget_of(brand, snapshot.now),
                 own_days=own_days,
                 own_ltz=own_reward(claim, own_days, site),
             )
             # Only another check-in or a change of wallet can come between: decide again.
             if await check_ins.write_check_in(connection, new):
                 self._announce(member, claim)
-                streak = summarize(claim.streak, today, site, standing.claimed)
+                streak = summarize(claim.streak, today, site, snapshot.claimed)
                 return CheckInResult(streak, claim.reward, already_claimed=False)
 
     def _announce(self, member: Member, claim: CheckIn) -> None:
@@ -176,15 +176,15 @@ class CheckIns:
 
     async def _claim(self, member: Member, brand: Brand, milestone: Milestone) -> None:
         async with session(self._pool) as connection:
-            standing = await check_ins.read_snapshot(connection, member)
-            _refuse_unreached(standing, milestone)
+            snapshot = await check_ins.read_snapshot(connection, member)
+            _refuse_unreached(snapshot, milestone)
             own_days = await check_ins.own_best(connection, member)
             new = NewMilestone(
                 member=member,
                 milestone=milestone,
-                day=local_day(standing.now, brand.time_zone),
+                day=local_day(snapshot.now, brand.time_zone),
                 reward_id=uuid4(),
-                budget=budget_of(brand, standing.now),
+                budget=budget_of(brand, snapshot.now),
                 own_ltz=milestone.bonus if own_days >= milestone.days else 0,
             )
             # A streak's best never shrinks: only another claim of this milestone can come between.
@@ -208,18 +208,18 @@ class CheckIns:
         return brand, brand.site
 
 
-def _shown(standing: CheckInSnapshot, brand: Brand, site: Site) -> StreakSummary:
-    today = local_day(standing.now, brand.time_zone)
-    return summarize(standing.streak, today, site, standing.claimed)
+def _shown(snapshot: CheckInSnapshot, brand: Brand, site: Site) -> StreakSummary:
+    today = local_day(snapshot.now, brand.time_zone)
+    return summarize(snapshot.streak, today, site, snapshot.claimed)
 
 
-def _has_checked_in(standing: CheckInSnapshot, today: date) -> bool:
+def _has_checked_in(snapshot: CheckInSnapshot, today: date) -> bool:
     """Return whether the member has checked in today, also with a former wallet."""
-    return standing.checked_in_on is not None and standing.checked_in_on >= today
+    return snapshot.checked_in_on is not None and snapshot.checked_in_on >= today
 
 
-def _refuse_unreached(standing: CheckInSnapshot, milestone: Milestone) -> None:
-    best = 0 if standing.streak is None else standing.streak.best
+def _refuse_unreached(snapshot: CheckInSnapshot, milestone: Milestone) -> None:
+    best = 0 if snapshot.streak is None else snapshot.streak.best
     if best < milestone.days:
         raise MilestoneRefused(
             f"You have not reached this milestone yet: it takes a streak of {milestone.days}, "

@@ -14,7 +14,7 @@ from ltzd.rules.site_plugin.leaderboards import Metric, Period, first_day
 from ltzd.store.database import Connection
 from ltzd.store.replica import ReplicaReads
 from ltzd.store.retention.erasure import ERASED_NAME
-from ltzd.store.site_plugin import leaderboard_totals as standings
+from ltzd.store.site_plugin import leaderboard_totals
 from ltzd.store.site_plugin.leaderboard_totals import LeaderboardTotals, RankedWallet
 
 _IDENTIFIER_DIGITS = 32
@@ -49,9 +49,9 @@ class Leaderboards:
         """Read the current week or month in the brand's time zone; `limit` is at least 1."""
 
         async def ask(connection: Connection) -> tuple[bytes, LeaderboardTotals]:
-            key, now = await standings.member_key(connection, brand.address)
+            key, now = await leaderboard_totals.member_key(connection, brand.address)
             starts = first_day(period, local_day(now, brand.time_zone))
-            return key, await standings.read_top(
+            return key, await leaderboard_totals.read_top(
                 connection, brand.address, metric, period, starts, limit
             )
 

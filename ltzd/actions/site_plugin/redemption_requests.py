@@ -34,7 +34,7 @@ from ltzd.store.site_plugin.redemptions import SiteRedemption
 from ltzd.values import Address, hex_of
 
 PERMIT_SECONDS = 1_200
-"""A lane sends a relay within ten minutes of its admission, or never."""
+"""Twice the time after which the permit's relay lapses (`store.relayer.relays.LAPSE`)."""
 
 
 class OnChain(Protocol):
@@ -79,7 +79,7 @@ class RedemptionRequests:
                 with suppress(RedemptionRefused):
                     check(indexed)
                     return indexed
-        facts = await self.standing(sold, wallet)
+        facts = await self.read_facts(sold, wallet)
         check(facts)
         return facts
 
@@ -122,12 +122,12 @@ class RedemptionRequests:
                 block_time=await chains.newest_block_time(connection),
             )
 
-    async def standing(self, sold: OnChain, wallet: Address) -> RedemptionFacts:
+    async def read_facts(self, sold: OnChain, wallet: Address) -> RedemptionFacts:
         """Raises RedemptionRefused if the collection or item is not on chain."""
         questions = _questions(sold, wallet, self._contracts)
 
         async def read(view: ChainView) -> RedemptionFacts:
-            return _standing_in(sold, await view.views(questions), view.head.timestamp)
+            return _facts_in(sold, await view.views(questions), view.head.timestamp)
 
         try:
             return await self._views.decide(read)
@@ -139,12 +139,12 @@ class RedemptionRequests:
         except ValueError as error:
             raise NodeUnavailable("The node's answer is not what the contract returns") from error
 
-    async def request(self, redemption: SiteRedemption, standing: RedemptionFacts) -> RelayRequest:
+    async def request(self, redemption: SiteRedemption, facts: RedemptionFacts) -> RelayRequest:
         to = self._contracts.perk_nft if redemption.item_id is None else self._contracts.points_sale
-        permit = await self._permit(redemption, to, standing) if redemption.price > 0 else None
+        permit = await self._permit(redemption, to, facts) if redemption.price > 0 else None
         return RelayRequest(
             to,
-            _call(redemption, standing.claims),
+            _call(redemption, facts.claims),
             redemption.wallet,
             permit=permit,
             idempotency_key=redemption.idempotency_key,
@@ -152,17 +152,17 @@ class RedemptionRequests:
         )
 
     async def _permit(
-        self, redemption: SiteRedemption, spender: Address, standing: RedemptionFacts
+        self, redemption: SiteRedemption, spender: Address, facts: RedemptionFacts
     ) -> SignedPermit:
         """Sign a permit for the price. Raises RedemptionRefused if the key is not available."""
-        assert standing.permit_nonce is not None, "the caller has read it"
+        assert facts.permit_nonce is not None, "the caller has read it"
         # An idle chain has an old head, and a dev chain may be ahead of the clock.
-        deadline = max(standing.block_time, int(time.time())) + PERMIT_SECONDS
+        deadline = max(facts.block_time, int(time.time())) + PERMIT_SECONDS
         message = {
             "owner": hex_of(redemption.wallet),
             "spender": hex_of(spender),
             "value": redemption.price,
-            "nonce": standing.permit_nonce,
+            "nonce": facts.permit_nonce,
             "deadline": deadline,
         }
         data = _typed(message, self._contracts.chain_id, self._contracts.ltz)
@@ -174,18 +174,18 @@ class RedemptionRequests:
 
 
 def _questions(sold: OnChain, wallet: Address, at: RelayContracts) -> list[ViewCall]:
-    purse = [(at.ltz, ltz.balance_of_call(wallet)), (at.ltz, ltz.nonces_call(wallet))]
+    of_wallet = [(at.ltz, ltz.balance_of_call(wallet)), (at.ltz, ltz.nonces_call(wallet))]
     if sold.collection_id is None:
         assert sold.item_id is not None, "a redemption is of one thing"
-        return [(at.points_sale, points_sale.item_call(sold.item_id)), *purse]
+        return [(at.points_sale, points_sale.item_call(sold.item_id)), *of_wallet]
     return [
         (at.perk_nft, perk_nft.collection_call(sold.collection_id)),
-        *purse,
+        *of_wallet,
         (at.perk_nft, perk_nft.claims_of_call(wallet, sold.collection_id)),
     ]
 
 
-def _standing_in(sold: OnChain, answers: Sequence[bytes], block_time: int) -> RedemptionFacts:
+def _facts_in(sold: OnChain, answers: Sequence[bytes], block_time: int) -> RedemptionFacts:
     """Raises ValueError."""
     offer, balance, nonce, *claims = answers
     return RedemptionFacts(

@@ -36,7 +36,7 @@ from ltzd.rules.site_plugin import spending as site_spending
 from ltzd.rules.site_plugin.redemptions import ABANDONED_UNSENT, OVERTAKEN, RedemptionFacts
 from ltzd.rules.site_plugin.spending import PotAmounts
 from ltzd.store.database import Connection, session, transaction
-from ltzd.store.indexer import mint_facts as facts
+from ltzd.store.indexer import mint_facts
 from ltzd.store.replica import ReplicaReads
 from ltzd.store.site_plugin import redemption_payments, spending
 from ltzd.store.site_plugin import redemptions as site_redemptions
@@ -141,7 +141,7 @@ class SiteRedemptions:
 
     async def funds(self, brand: Brand, member: Member) -> MemberFunds:
         async with session(self._pool) as connection:
-            balance = await facts.balance(connection, member.wallet)
+            balance = await mint_facts.balance(connection, member.wallet)
             account = await spending.read_account(connection, member)
         if account is None or not account.is_of(member):
             return MemberFunds(balance, 0, None)
@@ -190,12 +190,12 @@ class SiteRedemptions:
         perk = order.brand.perk(order.perk_id)
         if perk is None:
             raise RedemptionRefused(redeeming.UNKNOWN)
-        standing = await self._orders.checked(
+        facts = await self._orders.checked(
             perk, order.member.wallet, order.check, may_use_index=order.may_use_index
         )
         await self._precheck(order, perk)
         while True:
-            begun = await self._begin(order, perk, standing)
+            begun = await self._begin(order, perk, facts)
             if begun is not None:
                 return begun
 
@@ -208,10 +208,10 @@ class SiteRedemptions:
             raise RedemptionRefused(redeeming.refusal_sentence(refusal)) from refusal
 
     async def _begin(
-        self, order: _Order, perk: Perk, standing: RedemptionFacts
+        self, order: _Order, perk: Perk, facts: RedemptionFacts
     ) -> SiteRedemption | None:
         """Return None if the drawn confirmation code is already in use."""
-        brand, wallet, price = order.brand.address, order.member.wallet, standing.offer.price
+        brand, wallet, price = order.brand.address, order.member.wallet, facts.offer.price
         async with transaction(self._pool) as connection:
             await site_redemptions.lock_wallet(connection, wallet)
             earlier = await self._joinable(connection, order)
@@ -223,7 +223,7 @@ class SiteRedemptions:
             account = await spending.read_account(connection, order.member)
             if account is None or not account.is_of(order.member):
                 raise RedemptionRefused(_MOVED)
-            allowed = _pots(order.brand, account, standing.balance)
+            allowed = _pots(order.brand, account, facts.balance)
             payment = site_spending.pay(price, allowed, is_linked=account.link is not None)
             begun = await site_redemptions.insert(connection, _new(order, perk, price))
             if begun is not None:
@@ -295,7 +295,7 @@ class SiteRedemptions:
             redeeming.check_price(facts.offer, redemption.price)
 
         try:
-            standing = await self._orders.checked(
+            facts = await self._orders.checked(
                 redemption, redemption.wallet, check, may_use_index=order.may_use_index
             )
         except RedemptionRefused as refusal:
@@ -304,13 +304,13 @@ class SiteRedemptions:
         redeeming.check_cost(redemption.price, order.max_cost)
         try:
             if redemption.price > 0:
-                standing = await self._orders.with_permit_nonce(standing, redemption.wallet)
-            request = await self._orders.request(redemption, standing)
+                facts = await self._orders.with_permit_nonce(facts, redemption.wallet)
+            request = await self._orders.request(redemption, facts)
             relayed = await self._relayer.send(token_user_of(order.member), request, order.deadline)
         except Refused as refusal:
             if redeeming.is_gas_too_dear(refusal):
                 raise
-            return await self._refused(redemption, standing, refusal)
+            return await self._refused(redemption, facts, refusal)
         return await self._settled(order, redemption, relayed)
 
     async def _is_still_paid_for(self, order: _Order, redemption: SiteRedemption) -> bool:
@@ -330,7 +330,7 @@ class SiteRedemptions:
         )
 
     async def _refused(
-        self, redemption: SiteRedemption, standing: RedemptionFacts | None, refusal: Refused
+        self, redemption: SiteRedemption, facts: RedemptionFacts | None, refusal: Refused
     ) -> RedeemedPerk | None:
         """Return None, to begin anew, if the chain has changed since the refusal's facts were read.
 
@@ -338,9 +338,9 @@ class SiteRedemptions:
         """
         sentence = redeeming.refusal_sentence(refusal)
         if (
-            standing is not None
+            facts is not None
             and isinstance(refusal, TransactionFailed | ValidationFailed)
-            and (await self._orders.standing(redemption, redemption.wallet)).differs_from(standing)
+            and (await self._orders.read_facts(redemption, redemption.wallet)).differs_from(facts)
         ):
             sentence = OVERTAKEN
         if not await self._fail(redemption, sentence) or sentence == OVERTAKEN:

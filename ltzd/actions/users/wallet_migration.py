@@ -50,10 +50,10 @@ class WalletMigration:
         self._needs: Batcher[_Person, bool] = Batcher(self._read_needs)
 
     def is_due(self, user: TokenUser) -> bool:
-        """Whether `follow` would look at the user now."""
+        """Whether `migrate` would look at the user now."""
         return user not in self._looked_at
 
-    async def follow(self, user: TokenUser) -> None:
+    async def migrate(self, user: TokenUser) -> None:
         """Migrate the addresses of a verified token's user, once a minute for the same claims."""
         if not self.is_due(user):
             return

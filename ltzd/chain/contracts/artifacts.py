@@ -54,7 +54,7 @@ def selector(contract: str, function: str) -> bytes:
 
 
 def signature(entry: Mapping[str, Any]) -> str:
-    """Of a function, an event or an error in an ABI, such as `transfer(address,uint256)`."""
+    """The signature of an ABI's function, event or error, such as `transfer(address,uint256)`."""
     return f"{entry['name']}({','.join(map(canonical_type, entry['inputs']))})"
 
 

@@ -13,14 +13,12 @@ from ltzd.chain.contracts.relayed import signature_words
 from ltzd.chain.typed_data import Permit, TransferWithAuthorization
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
-from ltzd.values import Address, Hash32, Reference, hash_of, keccak
+from ltzd.values import Address, Hash32, Reference, hash_of
 
 MINT_REWARD = abi_words.selector("mintReward(address,uint256,bytes32)")
 MINT_REWARD_BATCH = abi_words.selector("mintRewardBatch((address,uint96,bytes32)[])")
 REF_WORD = abi_words.selector("refWord(uint256)")
 MINT_LIMIT = abi_words.selector("mintLimit(address)")
-HAS_ROLE = abi_words.selector("hasRole(bytes32,address)")
-MINTER_ROLE = keccak(b"MINTER_ROLE")
 PERMIT = abi_words.selector("permit(address,address,uint256,uint256,uint8,bytes32,bytes32)")
 TRANSFER_WITH_AUTHORIZATION = abi_words.selector(
     "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)"
@@ -91,18 +89,6 @@ def decode_mint_limit(answer: bytes) -> tuple[int, int, int]:
     return capacity, window, available
 
 
-def is_minter_call(wallet: Address) -> bytes:
-    return HAS_ROLE + MINTER_ROLE + abi_words.encode_address(wallet)
-
-
-def decode_is_minter(answer: bytes) -> bool:
-    """Raises ValueError."""
-    flag = int.from_bytes(answer)
-    if len(answer) != 32 or flag > 1:
-        raise ValueError("the result of hasRole is one boolean")
-    return flag == 1
-
-
 def permit_call(permit: Permit, signature: bytes) -> bytes:
     """Leaves out the nonce: LTZ uses the owner's next one."""
     return b"".join(
@@ -148,7 +134,7 @@ def nonces_call(owner: Address) -> bytes:
 
 
 def decode_uint(answer: bytes) -> int:
-    """Of a balance, an allowance or a nonce. Raises ValueError."""
+    """Decode a balance, an allowance or a nonce. Raises ValueError."""
     reader = abi_words.WordReader(answer)
     number = reader.uint()
     reader.end()

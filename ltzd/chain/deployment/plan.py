@@ -164,6 +164,19 @@ def _faults_of(terms: DeploymentTerms) -> Iterator[str]:
             yield "The mint limit's window must be at least a second."
 
 
+def hot_roles(*, is_mint: bool) -> list[tuple[str, str]]:
+    """Contract and role of each role that a mint wallet needs, or else that a relay wallet needs.
+
+    No wallet has roles of both kinds.
+    """
+    return [
+        (contract, role)
+        for contract, roles in HOT_ROLES.items()
+        for role in roles
+        if (role == "MINTER") == is_mint
+    ]
+
+
 def wanted_grants(terms: DeploymentTerms, contract: str) -> list[Grant]:
     return [
         Grant(contract, role, account)

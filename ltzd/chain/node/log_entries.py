@@ -13,7 +13,7 @@ import msgspec
 from ltzd.errors import NodeUnavailable
 
 _OTHER_BYTES = 560
-"""Of a log's JSON without its data and topics."""
+"""The length of a log's JSON without its data and topics."""
 _TOPIC_BYTES = 70
 
 

@@ -34,7 +34,7 @@ _PING_SECONDS = 20.0
 _CLOSING = aiohttp.ClientWSTimeout(ws_close=0.5)
 """A silent node does not answer a close, either."""
 _MOST_BYTES = 2 * 1024 * 1024
-"""Of a message: some nodes announce a head with the hashes of its transactions."""
+"""The longest message: some nodes announce a head with the hashes of its transactions."""
 _REMEMBERED = 256
 _LARGEST_JUMP = 1_000
 """Blocks. An announced head that is higher above every known head is not passed on."""

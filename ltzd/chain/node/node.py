@@ -98,14 +98,14 @@ _MARKET: Sequence[RpcCall] = (
 
 _YEAR_10000 = 253_402_300_800
 LARGEST_COUNT = 2**63 - 1
-"""Of heights, nonces and gas used: what PostgreSQL's bigint holds."""
+"""The largest height, nonce or gas used: what PostgreSQL's bigint holds."""
 _RECEIPTS_AT_ONCE = 200
 _LARGE_BLOCK = 256
 """From so many transactions on, anvil is not asked for all receipts of a block at once: for each it
 reads the whole block, and until it has them all it may answer nothing else."""
 _RECEIPTS_OF_ANVIL_AT_ONCE = 32
 LARGEST_INDEX = 2**31 - 1
-"""Of a log in its block: what PostgreSQL's integer holds."""
+"""The largest index of a log in its block: what PostgreSQL's integer holds."""
 _LARGEST_WORD = 2**256 - 1
 
 

@@ -18,7 +18,7 @@ def _any_of(*patterns: str) -> re.Pattern[str]:
 
 
 # Error texts of geth, Erigon, Nethermind, Besu, reth, anvil, hardhat and our tester chain
-# (peers.md, case 2; tests/chain/node/test_publish_outcomes.py has the table by client).
+# (tests/chain/node/test_publish_outcomes.py has the table by client).
 _KNOWN = _any_of(
     "(?<!un)known transaction",
     "already known",

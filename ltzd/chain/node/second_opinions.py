@@ -18,9 +18,9 @@ from ltzd.rules.nodes.disagreement import contradicted, prevailing
 Answer = TypeVar("Answer")
 
 _OPINIONS = 2
-"""So many other nodes are asked at most."""
+"""The most other nodes that are asked."""
 _OPINION_SECONDS = 2.0
-"""So long a second opinion is waited for: the lane stands still meanwhile."""
+"""The longest wait for a second opinion: the lane stands still meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,12 +48,12 @@ class RpcPolicy:
     connections: int = 16
     """Requests at once."""
     max_response_bytes: int = 32 * 1024 * 1024
-    """Of any answer. The logs of a block of 500 million gas that only moves LTZ fit in.
+    """The longest answer. The logs of a block of 500 million gas that only moves LTZ fit in.
 
     `answers.bounds` has the narrower bounds of most calls.
     """
     max_range_bytes: int = 8 * 1024 * 1024
-    """Of the logs of several blocks: a longer answer is asked for in shorter ranges."""
+    """The longest answer with logs of several blocks; a longer one is read in shorter ranges."""
     rate_attempts: int = 5
     """How often a call is sent at most while the node refuses it for its rate."""
     slow_seconds: float = 2.0

@@ -82,7 +82,7 @@ class _FirstId(msgspec.Struct, array_like=True):
 
 _ID_DECODER: Final = msgspec.json.Decoder(_Id)
 _FIRST_ID_DECODER: Final = msgspec.json.Decoder(_FirstId)
-"""They build nothing else of a message."""
+"""Both decoders read the ids of a message, and build nothing else of it."""
 
 
 class _SocketTransport:

@@ -118,12 +118,12 @@ class PoolClient:
 
     @property
     def traits(self) -> NodeTraits:
-        """Of all nodes together: what one node lacks, no request to the pool relies on."""
+        """The traits that all nodes have: no request to the pool relies on what one node lacks."""
         return self._traits
 
     @property
     def limits(self) -> NodeLimits:
-        """Of the best node now. Raises NodeUnavailable if no node may be asked."""
+        """The limits of the best node now. Raises NodeUnavailable if no node may be asked."""
         return self._pool.ranked(self._role)[0].clients[self._role].limits
 
     def report_contradiction(self, kind: str) -> None:

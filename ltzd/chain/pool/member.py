@@ -28,10 +28,10 @@ WATCH = "watch"
 """The role of the pool's own requests."""
 
 _LATENCY_WEIGHT = 0.2
-"""Of the newest answer in the average of latencies."""
+"""The weight of the newest answer in the average of latencies."""
 
 _LIMITED_SECONDS = 10.0
-"""So long a node counts as limiting the rate of requests after it refused one for that."""
+"""How long a node counts as limiting the rate of requests after it has refused one for that."""
 _COMPARISONS_CONTESTED = 3
 """A node counts as contested until so many comparisons have found nothing more."""
 _ANSWERS = frozenset(("rate_limited", "busy", "behind"))
@@ -72,7 +72,7 @@ class Member:
         self.block_seconds: float | None = None
         self._block_times = BlockTimes()
         self.code_hash: Hash32 | None = None
-        """Of LTZ's code at this node."""
+        """The hash of LTZ's code at this node."""
         self.latency: float | None = None
         self.answered_at: float | None = None
         self.verified_at: float | None = None

@@ -22,8 +22,8 @@ class NodePoolPolicy:
     hedge_newest_after: float = 0.5
     pinned_timeout: float = 4.0
     silent_after: float = 1.0
-    """After so long without an answer a node is asked for its chain id. A pinned request is given
-    up if it has not answered this, either, after as long again: it is silent and not slow."""
+    """A node without an answer for this time is asked for its chain id. If the node has no answer
+    to that after as long again, it is silent and not slow, and the pinned request is given up."""
     watch_pause: float = 2.0
     """Between two looks at a node's head."""
     verify_pause: float = 15.0
@@ -31,7 +31,7 @@ class NodePoolPolicy:
     shortest_pause: float = 0.2
     """Between two looks while the node is needed: its circuit has opened, or no node is left."""
     witness_seconds: float = 10.0
-    """So long after its last answer a node that fails is expected back as a witness."""
+    """How long after its last answer a node that fails is expected back as a witness."""
     tolerance_seconds: float = 3.0
     """A node is behind once its head is this far below the others', or `choice` blocks if more."""
     most_tolerance_blocks: int = 256

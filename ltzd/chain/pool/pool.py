@@ -44,7 +44,7 @@ class NodePool:
         self._in_use: dict[str, int] = {}
         self._expected: ExpectedChain | None = None
         self._code_hash: Hashable = None
-        """Of LTZ's code, as the most nodes show it."""
+        """The hash of LTZ's code, as the most nodes show it."""
         self.members: list[Member] = []
 
     async def __aenter__(self) -> Self:

@@ -160,9 +160,9 @@ def _chain_lines(report: Report) -> Iterator[str]:
         yield f"LTZ's total supply at that block is {_ltz(report.supply)} LTZ."
 
 
-def _disagreement_lines(of: Disagreement, standing: str = "") -> Iterator[str]:
+def _disagreement_lines(of: Disagreement, prefix: str = "") -> Iterator[str]:
     yield ""
-    yield f"{of.kind} ({standing}{of.count:,}): {of.meaning}"
+    yield f"{of.kind} ({prefix}{of.count:,}): {of.meaning}"
     for row in of.findings:
         sides = "; ".join(f"{name}: {_side(side)}" for name, side in row.sides.items())
         yield plain_text(f"  {row.id}  {sides}").plain

@@ -99,7 +99,7 @@ def _metadata(text: str | None) -> object:
     except msgspec.DecodeError:
         raise Refused("--metadata is not JSON.") from None
     if value is not None and not isinstance(value, dict):
-        raise Refused('--metadata must be a JSON object such as {"channelId": "7"}.')
+        raise Refused('--metadata must be a JSON object such as {"channel_id": "7"}.')
     return value
 
 

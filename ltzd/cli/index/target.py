@@ -11,6 +11,7 @@ from ltzd.chain.pool.pool import NodePool
 from ltzd.chain.pool.watch import NodeWatch
 from ltzd.cli import dev_json
 from ltzd.cli.targets import Target, open_connection, resolve_target
+from ltzd.daemon.settings.contracts import CONTRACT_NAMES
 from ltzd.daemon.settings.settings import read_settings
 from ltzd.errors import Misconfigured
 from ltzd.indexer.contracts import IndexedContract, indexed_contracts
@@ -19,13 +20,6 @@ from ltzd.store.database import Pool
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.values import Address
-
-_DEV_NAMES = {
-    "ltz": "LTZ",
-    "perk_nft": "PerkNFT",
-    "points_sale": "PointsSale",
-    "business_escrow": "BusinessEscrow",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +49,7 @@ def resolve_index_target(data_dir: Path, config: Path | None) -> IndexTarget:
     target = resolve_target(data_dir, config)
     if config is None:
         chain = dev_json.read_chain(data_dir)
-        addresses = {name: chain.contracts[dev_name] for name, dev_name in _DEV_NAMES.items()}
+        addresses = {key: chain.contracts[name] for key, name in CONTRACT_NAMES.items()}
         return IndexTarget(target, (chain.rpc_url,), addresses)
     settings = read_settings(config)
     return IndexTarget(target, settings.node.plain_urls(), settings.contracts.addresses())

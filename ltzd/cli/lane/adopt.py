@@ -9,13 +9,14 @@ from typing import Any
 from ltzd.cli.command_node import answering_nodes
 from ltzd.cli.output import print_json, print_message
 from ltzd.cli.targets import Target, open_connection
+from ltzd.cli.wallet.lookup import parse_address
 from ltzd.errors import Misconfigured, Refused
 from ltzd.operator import restoring
 from ltzd.operator.restoring import WalletComparison
 from ltzd.store.database import Connection
 from ltzd.store.operator import wallets
 from ltzd.store.operator.wallets import WalletState
-from ltzd.values import Address, address_of, checksummed, iso
+from ltzd.values import Address, checksummed, iso
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +30,7 @@ class Adoption:
 
     def address(self) -> Address:
         """Raises Misconfigured."""
-        try:
-            return address_of(self.wallet)
-        except ValueError as error:
-            raise Misconfigured(f"{self.wallet!r} is not a wallet's address: {error}.") from error
+        return parse_address(self.wallet)
 
 
 def adopt(target: Target, urls: Sequence[str], adoption: Adoption, *, as_json: bool) -> None:

@@ -34,11 +34,12 @@ def list_(
     config: ConfigInstead = None,
 ) -> None:
     """List lanes: holder, nonces, transactions in flight, balance, and why a lane waits."""
+    from ltzd.cli.chain_targets import known_node_urls
     from ltzd.cli.lane import views as lane_views
     from ltzd.cli.targets import resolve_target
 
     target = resolve_target(data_dir, config)
-    urls = () if offline else lane_views.node_urls(data_dir, config)
+    urls = () if offline else known_node_urls(data_dir, config)
     lane_views.list_lanes(target, kind, urls, as_json=as_json)
 
 

@@ -12,13 +12,14 @@ from typing import Any
 
 from ltzd.cli.output import print_json, print_message
 from ltzd.cli.targets import Target, open_connection
+from ltzd.cli.wallet.lookup import parse_address
 from ltzd.errors import Misconfigured, NotFound
 from ltzd.operator.policy import BY_HAND, DRAINING
 from ltzd.store.database import Connection
 from ltzd.store.operator import lane_views, wallets
 from ltzd.store.operator.lane_views import LaneView
 from ltzd.store.operator.wallets import WalletState
-from ltzd.values import Address, address_of, checksummed, iso
+from ltzd.values import Address, checksummed, iso
 
 _IN_FORCE_SECONDS = 3.0
 _POLL_SECONDS = 0.1
@@ -37,13 +38,7 @@ class Selection:
         """Raises Misconfigured for a malformed address, and if no lane is named."""
         if not (self.wallets or self.kind or self.every):
             raise Misconfigured("Name the lanes: their wallets, --kind, or --all.")
-        addresses = []
-        for text in self.wallets:
-            try:
-                addresses.append(address_of(text))
-            except ValueError as error:
-                raise Misconfigured(f"{text!r} is not a wallet's address: {error}.") from error
-        return addresses
+        return [parse_address(text) for text in self.wallets]
 
 
 @dataclass(frozen=True, slots=True)

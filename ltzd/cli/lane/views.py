@@ -3,19 +3,16 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rich.table import Column, Table
 
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.view import ChainView
-from ltzd.cli import dev_json
 from ltzd.cli.command_node import first_answering
 from ltzd.cli.output import plain_text, print_json, print_message, print_page
 from ltzd.cli.targets import Target, open_connection
-from ltzd.daemon.settings.settings import read_settings
-from ltzd.errors import Misconfigured, NodeUnavailable
+from ltzd.errors import NodeUnavailable
 from ltzd.store.operator import lane_views
 from ltzd.store.operator.lane_views import LaneView
 from ltzd.store.operator.wallets import WalletState
@@ -38,16 +35,6 @@ class NodeAnswer:
 
     wallets: dict[Address, OnChain]
     fault: str | None = None
-
-
-def node_urls(data_dir: Path, config: Path | None) -> tuple[str, ...]:
-    """The nodes of the settings, or of the dev instance; empty if `dev.json` names none."""
-    if config is not None:
-        return read_settings(config).node.plain_urls()
-    try:
-        return (dev_json.read_chain(data_dir).rpc_url,)
-    except Misconfigured:
-        return ()
 
 
 def list_lanes(target: Target, kind: str | None, urls: Sequence[str], *, as_json: bool) -> None:

@@ -30,7 +30,7 @@ from ltzd.values import checksummed, hex_of, iso
 
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 5.0
-"""So much longer than the command waits does its request live, in case the command dies."""
+"""The life of a request beyond the wait of its command, in case the command dies."""
 _REPEATED_SECONDS = 15.0
 """A speed-up that was done within this time is not done again without `--again`."""
 _LOCK_MILLISECONDS = 3000

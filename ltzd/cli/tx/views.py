@@ -13,14 +13,14 @@ from ltzd.cli.output import plain_text, print_json, print_message, print_page
 from ltzd.cli.targets import Target, open_connection
 from ltzd.cli.tx.lookup import find_transaction
 from ltzd.cli.tx.texts import counted, fees_text, remarks_of, time_of, work_of
-from ltzd.errors import Misconfigured
+from ltzd.cli.wallet.lookup import parse_address
 from ltzd.rules.operator.fees import GWEI
 from ltzd.rules.operator.requests import Action, RequestOutcome
 from ltzd.rules.operator.transactions import State
 from ltzd.store.operator import transaction_views
 from ltzd.store.operator.requests import TransactionRequest
 from ltzd.store.operator.transaction_views import OPEN, TransactionSummary, TransactionView
-from ltzd.values import Address, address_of, checksummed, hex_of, iso
+from ltzd.values import Address, checksummed, hex_of, iso
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,7 @@ class Selection:
 
     def address(self) -> Address | None:
         """Raises Misconfigured."""
-        try:
-            return None if self.wallet is None else address_of(self.wallet)
-        except ValueError as error:
-            raise Misconfigured(f"{self.wallet!r} is not a wallet's address: {error}.") from error
+        return None if self.wallet is None else parse_address(self.wallet)
 
     def states(self) -> Sequence[str]:
         if self.state == "open":

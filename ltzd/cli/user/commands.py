@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, ConfigInstead, DataDir
+from ltzd.cli.options import DEFAULT_DATA_DIR, AlwaysJson, AsJson, ConfigInstead, DataDir
 
 app = typer.Typer(
     help="What is stored about one user: shown, exported, erased.", no_args_is_help=True
@@ -37,7 +37,7 @@ def export(
     user: _User,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
-    as_json: AsJson = True,
+    as_json: AlwaysJson = False,
 ) -> None:
     """Print all that is stored about a user, personal data included, as JSON."""
     from ltzd.cli.targets import resolve_target

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ltzd.chain.contracts import contract_abi, ltz
-from ltzd.chain.deployment.plan import HOT_ROLES
+from ltzd.chain.contracts import ltz
+from ltzd.chain.contracts.access_control import decode_has_role, has_role_call
+from ltzd.chain.deployment.plan import hot_roles
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.cli.command_node import first_answering
@@ -36,24 +37,13 @@ async def read(
     """Raises NodeUnavailable."""
     async with first_answering(rpc_urls) as rpc:
         node = Node(rpc)
-        wanted = [
-            (contract, role)
-            for contract, roles in HOT_ROLES.items()
-            for role in roles
-            if (role == "MINTER") == (kind == "mint")
-        ]
-        calls = [
-            (
-                contracts[contract],
-                contract_abi.encode_call(contract, "hasRole", contract_abi.role_id(role), wallet),
-            )
-            for contract, role in wanted
-        ]
+        wanted = hot_roles(is_mint=kind == "mint")
+        calls = [(contracts[contract], has_role_call(role, wallet)) for contract, role in wanted]
         if kind == "mint":
             calls.append((contracts["LTZ"], ltz.mint_limit_call(wallet)))
         try:
             answers = await node.views(calls)
-            flags = [ltz.decode_uint(answer) == 1 for answer in answers[: len(wanted)]]
+            flags = [decode_has_role(answer) for answer in answers[: len(wanted)]]
             limit = ltz.decode_mint_limit(answers[-1])[0] if kind == "mint" else None
         except (RpcError, ValueError) as error:
             raise NodeUnavailable(f"The contracts cannot be read: {error}") from error

@@ -13,7 +13,7 @@ def parse_address(text: str) -> Address:
     try:
         return address_of(text)
     except ValueError as error:
-        raise Misconfigured(f"{text} is not a wallet's address: {error}.") from error
+        raise Misconfigured(f"{text!r} is not a wallet's address: {error}.") from error
 
 
 async def chain_of(connection: Connection) -> int:

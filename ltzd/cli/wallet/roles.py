@@ -5,12 +5,13 @@ or gone, already needs no transaction: a repeated command sends the missing ones
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ltzd.chain.contracts import contract_abi, ltz
-from ltzd.chain.deployment.plan import HOT_ROLES
+from ltzd.chain.contracts import contract_abi
+from ltzd.chain.contracts.access_control import decode_has_role, has_role_call
+from ltzd.chain.deployment.plan import hot_roles
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.cli.chain_targets import ChainTarget
@@ -84,8 +85,8 @@ async def _revoke(
         held = await _held(Node(rpc), target.wallet.contracts, wallet)
         steps = [
             _Step(contract, role, _role_call(contract, "revokeRole", role, wallet))
-            for contract, role in _hot_roles()
-            if held[contract, role]
+            for (contract, role), is_held in held.items()
+            if is_held
         ]
         sender = TransactionSender(rpc, target.chain, signing, _REVOKING)
         rows = await _submit(sender, target, steps)
@@ -128,8 +129,8 @@ async def _grant(
         held = await _held(Node(rpc), target.wallet.contracts, wallet)
         other = [
             f"{contract}.{role}"
-            for contract, role in _hot_roles()
-            if held[contract, role] and not _is_of(role, options.kind)
+            for contract, role in hot_roles(is_mint=options.kind != "mint")
+            if held[contract, role]
         ]
         if other:
             raise Misconfigured(
@@ -138,8 +139,8 @@ async def _grant(
             )
         steps = [
             _Step(contract, role, _role_call(contract, "grantRole", role, wallet))
-            for contract, role in _hot_roles()
-            if _is_of(role, options.kind) and not held[contract, role]
+            for contract, role in hot_roles(is_mint=options.kind == "mint")
+            if not held[contract, role]
         ]
         if limit is not None:
             data = contract_abi.encode_call(
@@ -164,14 +165,6 @@ def _checked(text: str, signing: SigningOptions) -> Address:
     return parse_address(text)
 
 
-def _hot_roles() -> Iterator[tuple[str, str]]:
-    return ((contract, role) for contract, roles in HOT_ROLES.items() for role in roles)
-
-
-def _is_of(role: str, kind: str) -> bool:
-    return (role == "MINTER") == (kind == "mint")
-
-
 def _role_call(contract: str, function: str, role: str, wallet: Address) -> bytes:
     return contract_abi.encode_call(contract, function, contract_abi.role_id(role), wallet)
 
@@ -179,17 +172,15 @@ def _role_call(contract: str, function: str, role: str, wallet: Address) -> byte
 async def _held(
     node: Node, contracts: Mapping[str, Address], wallet: Address
 ) -> dict[tuple[str, str], bool]:
-    """Which of the roles the wallet has. Raises NodeUnavailable."""
-    roles = list(_hot_roles())
-    calls = [
-        (contracts[contract], _role_call(contract, "hasRole", role, wallet))
-        for contract, role in roles
-    ]
+    """Of each role that an operator's wallet can have, whether the wallet has it.
+
+    Raises NodeUnavailable.
+    """
+    roles = [*hot_roles(is_mint=True), *hot_roles(is_mint=False)]
+    calls = [(contracts[contract], has_role_call(role, wallet)) for contract, role in roles]
     try:
         answers = await node.views(calls)
-        return {
-            role: ltz.decode_is_minter(answer) for role, answer in zip(roles, answers, strict=True)
-        }
+        return {role: decode_has_role(answer) for role, answer in zip(roles, answers, strict=True)}
     except (RpcError, ValueError) as error:
         raise NodeUnavailable(f"The contracts cannot be read: {error}") from error
 

@@ -6,16 +6,9 @@ from pathlib import Path
 
 from ltzd.cli import dev_json
 from ltzd.cli.targets import Target, resolve_target
+from ltzd.daemon.settings.contracts import CONTRACT_NAMES
 from ltzd.daemon.settings.settings import read_settings
 from ltzd.values import Address
-
-_NAMES = {
-    "LTZ": "ltz",
-    "PerkNFT": "perk_nft",
-    "PointsSale": "points_sale",
-    "BusinessEscrow": "business_escrow",
-}
-"""The names of the contracts, and those of their settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,5 +31,5 @@ def resolve_wallet_target(data_dir: Path, config: Path | None) -> WalletTarget:
         return WalletTarget(database, (chain.rpc_url,), chain.contracts)
     settings = read_settings(config)
     addresses = settings.contracts.addresses()
-    contracts = {name: addresses[setting] for name, setting in _NAMES.items()}
+    contracts = {CONTRACT_NAMES[key]: address for key, address in addresses.items()}
     return WalletTarget(database, settings.node.plain_urls(), contracts)

@@ -1,26 +1,19 @@
 """Checks which contracts are at the settings' addresses, and what the wallets may do there."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
 
-from ltzd.chain.contracts import abi_words, ltz
+from ltzd.chain.contracts import ltz
+from ltzd.chain.contracts.access_control import decode_has_role, has_role_call
 from ltzd.chain.contracts.runtime_code import build_of, matches_source
-from ltzd.chain.deployment.plan import HOT_ROLES
+from ltzd.chain.deployment.plan import hot_roles
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
+from ltzd.daemon.settings.contracts import CONTRACT_NAMES
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.fleet.fleet import SettingsWallet
 from ltzd.operator.policy import MINT, TREASURY
 from ltzd.rules.checks.findings import Finding, fault, ok, warning
-from ltzd.values import Address, checksummed, hex_of, keccak
-
-NAMES: Final = {
-    "ltz": "LTZ",
-    "perk_nft": "PerkNFT",
-    "points_sale": "PointsSale",
-    "business_escrow": "BusinessEscrow",
-}
-"""The contract of each setting of `[contracts]`."""
+from ltzd.values import Address, checksummed, hex_of
 
 
 def judge_codes(
@@ -38,7 +31,7 @@ def judge_codes(
 def _code_fault(
     setting: str, address: Address, code: bytes, chain_id: int, token: Address
 ) -> str | None:
-    wanted = NAMES[setting]
+    wanted = CONTRACT_NAMES[setting]
     if matches_source(wanted, code, chain_id, address, token):
         return None
     place, actual = f"contracts.{setting} is {hex_of(address)}", build_of(code)
@@ -73,7 +66,7 @@ async def wallet_findings(
         try:
             sentence = await _wallet_fault(node, contracts, wallet, wallet.address)
         except (NodeUnavailable, RpcError, ValueError):
-            reason = f"The roles of {wallet.place} could not be read: the node does not answer."
+            reason = f"The roles of {wallet.setting} could not be read: the node does not answer."
             findings.append(warning("roles", reason))
             continue
         if sentence is not None:
@@ -87,17 +80,18 @@ async def _wallet_fault(
 ) -> str | None:
     """Raises NodeUnavailable, RpcError, ValueError."""
     is_mint = wallet.kind == MINT
-    roles = list(_roles(is_mint=is_mint))
-    calls = [(contracts[setting], _has_role_call(role, address)) for setting, _, role in roles]
+    by_name = {CONTRACT_NAMES[setting]: contract for setting, contract in contracts.items()}
+    roles = hot_roles(is_mint=is_mint)
+    calls = [(by_name[contract], has_role_call(role, address)) for contract, role in roles]
     if is_mint:
         calls.append((contracts["ltz"], ltz.mint_limit_call(address)))
     answers = await node.views(calls)
     missing = [
         f"{contract}.{role}"
-        for (_, contract, role), answer in zip(roles, answers, strict=False)
-        if not ltz.decode_is_minter(answer)
+        for (contract, role), answer in zip(roles, answers, strict=False)
+        if not decode_has_role(answer)
     ]
-    who = f"{wallet.place} is the wallet {checksummed(address)}"
+    who = f"{wallet.setting} is the wallet {checksummed(address)}"
     if missing:
         return (
             f"{who}, which lacks {', '.join(missing)}, so that its transactions would revert; run: "
@@ -109,18 +103,6 @@ async def _wallet_fault(
             f"{_grant(address, is_mint=True)}"
         )
     return None
-
-
-def _roles(*, is_mint: bool) -> Iterator[tuple[str, str, str]]:
-    """Setting, contract and role of each role that a wallet needs."""
-    for setting, contract in NAMES.items():
-        for role in HOT_ROLES[contract]:
-            if (role == "MINTER") == is_mint:
-                yield setting, contract, role
-
-
-def _has_role_call(role: str, wallet: Address) -> bytes:
-    return ltz.HAS_ROLE + keccak(f"{role}_ROLE".encode()) + abi_words.encode_address(wallet)
 
 
 def _grant(address: Address, *, is_mint: bool) -> str:

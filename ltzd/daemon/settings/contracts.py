@@ -11,13 +11,13 @@ from ltzd.daemon.settings.section import Section
 from ltzd.daemon.settings.value_types import ContractAddress
 from ltzd.values import Address
 
-_KEYS = {
+CONTRACT_NAMES = {
     "ltz": "LTZ",
     "perk_nft": "PerkNFT",
     "points_sale": "PointsSale",
     "business_escrow": "BusinessEscrow",
 }
-"""The setting of each contract, and its name in the file."""
+"""The name of each contract, by its setting."""
 
 
 class ContractSettings(Section):
@@ -31,12 +31,7 @@ class ContractSettings(Section):
 
     def addresses(self) -> dict[str, Address]:
         """By the setting's name."""
-        return {
-            "ltz": self.ltz,
-            "perk_nft": self.perk_nft,
-            "points_sale": self.points_sale,
-            "business_escrow": self.business_escrow,
-        }
+        return {setting: getattr(self, setting) for setting in CONTRACT_NAMES}
 
     @model_validator(mode="before")
     @classmethod
@@ -61,7 +56,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         contracts = document["contracts"]
-        addresses = {key: contracts[name] for key, name in _KEYS.items()}
+        addresses = {key: contracts[name] for key, name in CONTRACT_NAMES.items()}
         return {**addresses, "first_block": document["firstBlock"]}
     except OSError as error:
         raise ValueError(

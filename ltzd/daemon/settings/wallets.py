@@ -112,9 +112,9 @@ class TreasurySettings(SignerSettings):
 
 @dataclass(frozen=True, slots=True)
 class NamedWallet:
-    """A wallet that the settings name. `place` is the setting's name, for messages."""
+    """A wallet that the settings name. `setting` is the setting's name, for messages."""
 
-    place: str
+    setting: str
     kind: WalletKind | Literal["treasury"]
     signer: SignerSettings
 

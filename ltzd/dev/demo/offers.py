@@ -31,7 +31,7 @@ ITEM_ID = 1
 
 
 def collection_terms(brand: Address) -> list[CollectionSettings]:
-    """Terms of collections 1 and 2 (choices.md); one welcome reward pays for a claim of each."""
+    """Terms of collections 1 and 2; one welcome reward pays for a claim of each."""
     return [
         _terms(brand, ltz=0, max_per_user=1, charges=3),
         _terms(brand, ltz=40, max_per_user=2, charges=10),

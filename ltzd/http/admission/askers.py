@@ -53,15 +53,15 @@ class Askers:
     def __init__(self, services: Services, policy: HttpPolicy) -> None:
         self._is_known_brand = services.is_known_brand
         self._members = services.site.members
-        self._places = self._all_places(policy)
+        self._endpoints = self._all_endpoints(policy)
 
-    def _all_places(self, policy: HttpPolicy) -> Mapping[str, _Endpoint]:
+    def _all_endpoints(self, policy: HttpPolicy) -> Mapping[str, _Endpoint]:
         quick, patient, first = Urgency.QUICK, Urgency.PATIENT, Urgency.FIRST
         events, in_brand_id = "event_handler", _in_body("brandId")
         always = _Endpoint(events, Urgency.ALWAYS, _nowhere)
         signed = _Endpoint("perk_charges", quick, _in_header)
         invalidation = _Endpoint("constraints", quick, _nowhere)
-        places = {
+        endpoints = {
             f"{API_PREFIX}/manual-event": _Endpoint(events, quick, in_brand_id),
             f"{API_PREFIX}/bulk-events": _Endpoint(events, quick, in_brand_id),
             f"{API_PREFIX}/event-config": _Endpoint(events, quick, _in_query),
@@ -82,26 +82,26 @@ class Askers:
             constraints.KEYED_PATH: invalidation,
         }
         site = _Endpoint("site_plugin", quick, self._of_site)
-        for endpoint in site_endpoints.ENDPOINT_ERRORS:
-            places[f"{policy.site_base}/{endpoint}"] = site
+        for name in site_endpoints.ENDPOINT_ERRORS:
+            endpoints[f"{policy.site_base}/{name}"] = site
         redeem = _Endpoint("site_plugin", patient, self._of_site)
-        return places | {f"{policy.site_base}/{site_endpoints.REDEEM}": redeem}
+        return endpoints | {f"{policy.site_base}/{site_endpoints.REDEEM}": redeem}
 
     def is_static(self, path: str) -> bool:
         """Whether this is the whole path of an endpoint."""
-        return path in self._places
+        return path in self._endpoints
 
     def of(
         self, method: str, path: str, query: str, header: Header, body: bytes, address: str
     ) -> Asker:
         """`body` is the beginning of the body, `address` the limit key of the client."""
-        place = self._places.get(path) or _outcome(method, path)
+        endpoint = self._endpoints.get(path) or _outcome(method, path)
         if method == "OPTIONS":
             return Asker(Urgency.ALWAYS, _NAMELESS, address)
-        brand = place.brand(query, header, body)
+        brand = endpoint.brand(query, header, body)
         if brand is None or not self._is_known_brand(brand):
-            return Asker(place.urgency, place.surface, address)
-        return Asker(place.urgency, brand, address)
+            return Asker(endpoint.urgency, endpoint.surface, address)
+        return Asker(endpoint.urgency, brand, address)
 
     def _of_site(self, _query: str, header: Header, _body: bytes) -> str | None:
         try:

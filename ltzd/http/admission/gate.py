@@ -37,9 +37,10 @@ log = structlog.get_logger()
 
 PERIOD_SECONDS = 0.1
 _SAMPLES = 2
-"""Of the event loop's delay, in a period."""
+"""Samples of the event loop's delay in a period."""
 _QUIET_SECONDS = 10.0
-"""So long without a refusal ends an overload, and without a request everything learned is old."""
+"""An overload ends after this time without a refusal. After as long without a request, everything
+learned is old."""
 _REST_SECONDS = 1.0
 """Between two periods after `_QUIET_SECONDS` without a request, if none comes."""
 _RATE_WEIGHT = 0.3

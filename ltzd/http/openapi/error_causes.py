@@ -254,7 +254,7 @@ ERROR_CAUSES: Mapping[type[LtzdError], ErrorCause] = {
         "the Host is not the site of any brand",
         SiteUnknown("No loyalty programme is configured for this site."),
     ),
-    NoEmailAddress: ErrorCause("the user's account has no e-mail address", no_email()),
+    NoEmailAddress: ErrorCause("the user's account has no usable e-mail address", no_email()),
     CheckInRefused: ErrorCause(
         "the check-in is refused, for the reason given",
         CheckInRefused("Today's rewards have all been given out."),

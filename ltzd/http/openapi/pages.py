@@ -88,7 +88,8 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> Iterator[st
     yield f"<h2><span class=m>{method.upper()}</span><code>{escape(path)}</code></h2>"
     yield f"<p>{escape(operation['summary'])}</p><table>"
     if "security" in operation:
-        yield "<tr><th><code>Authorization</code><td>in the header: Bearer and an access token</tr>"
+        yield "<tr><th><code>Authorization</code>"
+        yield "<td>in the header: Bearer and an access or identity token</tr>"
     for parameter in operation["parameters"]:
         yield f"<tr><th><code>{parameter['name']}</code><td>in the {parameter['in']}</tr>"
     if "requestBody" in operation:

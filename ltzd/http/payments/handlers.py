@@ -43,7 +43,7 @@ PAYMENT_MINT = f"{API_PREFIX}/payment-mint"
 PAYMENT_WEBHOOK = f"{API_PREFIX}/payment-webhook"
 
 WEBHOOK_LIMIT = 262_144
-"""Bytes of a webhook event (choices.md, Payments)."""
+"""Bytes of a webhook event of the payment provider."""
 
 _RECEIVED = PaymentWebhookResponse().model_dump()
 

@@ -38,7 +38,7 @@ from ltzd.values import Address, address_of, checksummed, hex_of, iso
 
 MAX_REDEEMED = 65_535
 MAX_PAGE_SIZE = 100
-SAFE_DEPTH = 32
+SAFE_DISTANCE = 32
 """Blocks behind the indexed head at which a fact counts as safe."""
 
 REQUIRED = ("collectionId", "tokenId")
@@ -302,7 +302,7 @@ class CheckPerkStatusResponse(ResponseModel):
     as_of_block: int = Field(description="The last indexed block when this was read")
     finality: Finality = Field(
         description="Of the newest fact about the token: in a block, "
-        f"{SAFE_DEPTH} blocks deep, or final"
+        f"{SAFE_DISTANCE} blocks behind asOfBlock, or final"
     )
 
     @staticmethod
@@ -361,7 +361,7 @@ class ListPerkHoldersResponse(ResponseModel):
 def finality_of(token: Token, as_of: IndexedHeight) -> Finality:
     if token.block_number <= as_of.final_block:
         return "final"
-    return "safe" if token.block_number <= as_of.block - SAFE_DEPTH else "seen"
+    return "safe" if token.block_number <= as_of.block - SAFE_DISTANCE else "seen"
 
 
 def _holder(token: Token) -> dict[str, object]:

@@ -40,6 +40,7 @@ from ltzd.http.relayer.errors import ERRORS
 from ltzd.http.requests.rate_limits import PER_CLIENT
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
 from ltzd.rules.relayer.gas_budgets import total_exhausted
+from ltzd.rules.request_signatures import NONCE_WAS_USED
 from ltzd.store.indexer.tokens import TokenPage
 from ltzd.store.perk_charges import ChargeRedemption
 from ltzd.values import Hash32, address_of, checksummed
@@ -89,7 +90,7 @@ _READ_EXAMPLES: dict[str, LtzdError] = {
     "invalid fields": InvalidFields(["collectionId: must be a whole number from 1 to below 2^256"]),
     "not signed": SignatureRefused("The request is not signed: X-LTZ headers are missing"),
     "wrong signature": SignatureRefused("The request is not signed by this brand"),
-    "used nonce": SignatureRefused("X-LTZ-Nonce has been used"),
+    "used nonce": SignatureRefused(NONCE_WAS_USED),
     "another brand's collection": ValidationFailed(
         "The collection belongs to another brand", collectionId=_COLLECTION
     ),

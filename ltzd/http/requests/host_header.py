@@ -18,7 +18,7 @@ _AUTHORITY = re.compile(
 )
 _MAX_PORT = 65_535
 _MAX_LENGTH = 1_024
-"""Of a Host header: four times the longest name. The results for longer ones would fill a cache."""
+"""The longest Host header: four times the longest name. Longer ones would fill a cache."""
 
 
 def refuse_bad_host(request: Request) -> None:

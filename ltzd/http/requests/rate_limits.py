@@ -28,9 +28,8 @@ class PerClientLimits:
     checkouts: RateLimit
     """High, since a brand's server may open all of its customers' checkouts from one address."""
     payment_mints: RateLimit
-    """Choices.md, Transport and other limits."""
     pregenerations: RateLimit
-    """Choices.md, Transport and other limits. The brand's own limits are checked later."""
+    """Requests for all brands; the brand's own limits are checked later."""
 
 
 PER_CLIENT = PerClientLimits(

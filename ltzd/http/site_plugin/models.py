@@ -267,7 +267,7 @@ class LeaderboardRow(ResponseModel):
     """A ranked member (spec 2.9)."""
 
     user_identifier: str = Field(
-        description="Stable for a user at this site, and different at every other site"
+        description="The same for a user at all sites of this brand; another one at other brands"
     )
     username: str
     value: int

@@ -25,7 +25,7 @@ class _Commit:
     at: float
     number: int
     events: int
-    """Of all commits up to this one."""
+    """The events of all commits up to this one."""
 
 
 class BackfillProgress:

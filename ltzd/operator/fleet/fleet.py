@@ -31,12 +31,12 @@ SignerOpening = AbstractAsyncContextManager[WalletSigner]
 
 @dataclass(frozen=True, slots=True)
 class SettingsWallet:
-    """A wallet that the settings name; `place` is the setting's name.
+    """A wallet that the settings name; `setting` is the setting's name.
 
     `address` is None until a remote signer has told it.
     """
 
-    place: str
+    setting: str
     kind: str
     open_signer: Callable[[], SignerOpening]
     address: Address | None = None
@@ -146,7 +146,9 @@ class LaneFleet:
         """Serve the wallets until cancelled."""
         try:
             for wallet in self._settings_wallets:
-                self._begin(wallet.place, wallet.kind, None, self._opener(wallet), is_required=True)
+                self._begin(
+                    wallet.setting, wallet.kind, None, self._opener(wallet), is_required=True
+                )
             while True:
                 await self._follow_registry()
                 await self._changes.wait(_LOOK_SECONDS)
@@ -183,19 +185,21 @@ class LaneFleet:
 
     def _to_serve(self, rows: Sequence[OperatorWallet]) -> Iterator[OperatorWallet]:
         """The rows whose signer this process opens itself."""
-        places = {wallet.place for wallet in self._settings_wallets}
+        settings_names = {wallet.setting for wallet in self._settings_wallets}
         addresses = {wallet.address for wallet in self._settings_wallets}
         for row in rows:
-            is_of_settings = row.wallet in addresses or self._served.get(row.wallet) in places
+            is_of_settings = (
+                row.wallet in addresses or self._served.get(row.wallet) in settings_names
+            )
             is_retired = row.state is WalletState.RETIRED
             if row.signer is not None and not is_retired and not is_of_settings:
                 yield row
 
     def _apply(self, wanted: Mapping[str, tuple[OperatorWallet, Any]]) -> None:
         """Begin and end slots of the registry. A slot is replaced once its task has ended."""
-        places = {wallet.place for wallet in self._settings_wallets}
+        settings_names = {wallet.setting for wallet in self._settings_wallets}
         for name, entry in list(self._entries.items()):
-            if name in places:
+            if name in settings_names:
                 continue
             row, version = wanted.get(name, (None, None))
             if row is None or version != entry.version:
@@ -210,9 +214,11 @@ class LaneFleet:
         """End the lanes of retired wallets that the settings name; their slots say why."""
         retired = {row.wallet for row in rows if row.state is WalletState.RETIRED}
         for wallet in self._settings_wallets:
-            entry = self._entries[wallet.place]
+            entry = self._entries[wallet.setting]
             if entry.task.done():
-                self._begin(wallet.place, wallet.kind, None, self._opener(wallet), is_required=True)
+                self._begin(
+                    wallet.setting, wallet.kind, None, self._opener(wallet), is_required=True
+                )
             elif entry.slot.lane is not None and entry.slot.lane.wallet in retired:
                 entry.end()
 
@@ -257,7 +263,7 @@ class LaneFleet:
     async def _open_of_settings(self, wallet: SettingsWallet) -> AsyncIterator[FleetLane]:
         async with wallet.open_signer() as signer:
             await self._enter(signer.address, wallet)
-            with self._serving(signer.address, wallet.place):
+            with self._serving(signer.address, wallet.setting):
                 yield self._parts.lane(wallet.kind, signer)
 
     async def _enter(self, address: Address, wallet: SettingsWallet) -> None:
@@ -272,12 +278,12 @@ class LaneFleet:
         name = checksummed(address)
         if row.kind != wallet.kind:
             raise Misconfigured(
-                f"{wallet.place} names {name} as a {wallet.kind} wallet, and the database knows it "
-                f"as a {row.kind} wallet: give each kind its own keys."
+                f"{wallet.setting} names {name} as a {wallet.kind} wallet, and the database knows "
+                f"it as a {row.kind} wallet: give each kind its own keys."
             )
         if row.state is WalletState.RETIRED:
             raise NotToBeServed(
-                f"{wallet.place} names {name}, which was retired at {iso(row.state_since)} and "
+                f"{wallet.setting} names {name}, which was retired at {iso(row.state_since)} and "
                 "stays so: remove it from the settings."
             )
 

@@ -8,13 +8,14 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ltzd.chain.contracts import abi_words, ltz
-from ltzd.chain.deployment.plan import HOT_ROLES
+from ltzd.chain.contracts import ltz
+from ltzd.chain.contracts.access_control import decode_has_role, has_role_call
+from ltzd.chain.deployment.plan import hot_roles
 from ltzd.chain.node.node import Node, Revert
 from ltzd.concurrency.outages import Outage
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.policy import MINT, RELAY
-from ltzd.values import Address, keccak
+from ltzd.values import Address
 
 PERIOD_SECONDS = 30.0
 
@@ -74,12 +75,7 @@ class WalletRightsWatch:
         """Raises NodeUnavailable, and ValueError for an answer of another form."""
         if kind not in {MINT, RELAY}:
             return NO_FAULTS
-        roles = [
-            (contract, role)
-            for contract, names in HOT_ROLES.items()
-            for role in names
-            if (role == "MINTER") == (kind == MINT)
-        ]
+        roles = hot_roles(is_mint=kind == MINT)
         calls = [(self._contracts[name], has_role_call(role, wallet)) for name, role in roles]
         if kind == MINT:
             calls.append((self._contracts["LTZ"], ltz.mint_limit_call(wallet)))
@@ -87,12 +83,8 @@ class WalletRightsWatch:
         missing = tuple(
             f"{contract}.{role}"
             for (contract, role), answer in zip(roles, answers, strict=False)
-            if not isinstance(answer, Revert) and not ltz.decode_is_minter(answer)
+            if not isinstance(answer, Revert) and not decode_has_role(answer)
         )
         limit = answers[-1] if kind == MINT else None
         is_zero = isinstance(limit, bytes) and ltz.decode_mint_limit(limit)[0] == 0
         return WalletRights(missing, is_zero)
-
-
-def has_role_call(role: str, wallet: Address) -> bytes:
-    return ltz.HAS_ROLE + keccak(f"{role}_ROLE".encode()) + abi_words.encode_address(wallet)

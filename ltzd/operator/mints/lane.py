@@ -86,7 +86,7 @@ class MintLane(WalletLane):
 
     async def _compare_references(self) -> None:
         """Checks all references at or above the counter, and the rest of the lane's own words
-        (contracts.md, refWord).
+        (docs/contracts.md, refWord).
         """
         target = self._target
         # Before the rows: other lanes go on, and store each reference before LTZ can mint it.

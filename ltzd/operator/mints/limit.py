@@ -1,6 +1,6 @@
 """Tracks how much LTZ's mint limit lets this lane mint now, so that no batch exceeds the limit.
 
-The limit is a token bucket on chain (contracts.md), one for each wallet.
+The limit is a token bucket on chain (docs/contracts.md), one for each wallet.
 `rules/operator/mint_allocation.py` decides how rewards share it. A reward above this wallet's
 capacity is left to a lane whose wallet can hold it, if there is one. A limit that leaves rewards
 waiting is compared with other nodes' (`chain/node/second_opinions.py`). Amounts are in LTZ's

@@ -31,7 +31,8 @@ _LONGEST_LOOK_SECONDS = 3.0
 
 
 class PatientBrands:
-    """Of one lane and term. `held` are the brands whose rewards wait, as of the last `look`."""
+    """The patient brands of one lane in one term; `held` are those whose rewards waited at the last
+    `look`."""
 
     def __init__(self, context: LaneContext) -> None:
         self._context = context

@@ -18,7 +18,7 @@ from ltzd.operator.mints.claims import RewardClaims
 from ltzd.operator.mints.limit import MintLimitTracker
 from ltzd.operator.mints.patience import PatientBrands
 from ltzd.operator.mints.simulation import MintBatch, MintSimulator, PlannedMint
-from ltzd.operator.policy import BALANCE, WOULD_REVERT, InProcessHooks, MintTarget
+from ltzd.operator.policy import FUNDS, WOULD_REVERT, InProcessHooks, MintTarget
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionCall, TransactionSigner
 from ltzd.rules.operator.fees import Fees
@@ -122,7 +122,7 @@ class MintSigner:
                 return 0
             l1_fee_wei = self._signer.l1_costs.max_fee_wei(ltz.mint_call_bytes(self.max_batch), gas)
             if not self._guard.can_afford(gas * fees.max_fee_per_gas + l1_fee_wei):
-                self._guard.pause(BALANCE)
+                self._guard.pause(FUNDS)
                 return 0
             return await self._sign(fees, at_least)
 

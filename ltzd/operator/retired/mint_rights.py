@@ -9,6 +9,7 @@ reference once.
 import structlog
 
 from ltzd.chain.contracts import ltz
+from ltzd.chain.contracts.access_control import decode_has_role, has_role_call
 from ltzd.chain.node.node import Header, Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.node.view import ChainView
@@ -66,10 +67,10 @@ class MintRevocation:
         return is_revocation_seen(own, others, is_alone=view.node.is_alone)
 
     async def _right(self, node: Node, head: Header) -> MintRight:
-        calls = (ltz.is_minter_call(self._wallet), ltz.mint_limit_call(self._wallet))
+        calls = (has_role_call("MINTER", self._wallet), ltz.mint_limit_call(self._wallet))
         try:
             role, limit = await node.views([(self._ltz, data) for data in calls], head)
             capacity, _, _ = ltz.decode_mint_limit(limit)
-            return MintRight(ltz.decode_is_minter(role), capacity)
+            return MintRight(decode_has_role(role), capacity)
         except (RpcError, ValueError) as error:
             raise NodeUnavailable(f"The wallet's right to mint: {error}") from error

@@ -44,7 +44,7 @@ from ltzd.values import Address
 _TOKEN = re.compile(r"([A-Za-z0-9_-]{2,1024})\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{86}")
 _ES256 = jwt.PyJWS(algorithms=["ES256"])
 _TOKENS_KEPT = 20_000
-"""Of as many users as `IdentityPolicy` keeps by default. They usually take 30 MB."""
+"""Tokens of as many users as `IdentityPolicy` keeps by default: 30 MB as a rule."""
 _CHARACTERS_KEPT = 2_000 * MAX_TOKEN_LENGTH
 """The length of all of them. Tokens of the greatest length take up to 64 MB."""
 

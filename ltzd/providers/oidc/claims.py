@@ -21,7 +21,7 @@ RESERVED_SUBJECT_PREFIX = "ltzd:"
 
 MAX_NAME_LENGTH = 255
 _MOST_SECONDS = 2**53
-"""Of a Unix time: larger integers are no exact floats, and much larger ones none at all."""
+"""The largest Unix time: larger integers are no exact floats, and much larger ones no floats."""
 _MAX_AUDIENCES = 100
 
 

@@ -1,6 +1,6 @@
 """A brand's configuration: the validated content of its file, with the specification's defaults.
 
-The shape is choices.md's brand file; amounts are whole LTZ. `parse_brand_file` reports all faults
+docs/brands.md describes the file; amounts are whole LTZ. `parse_brand_file` reports all faults
 together, each with its line.
 """
 
@@ -287,7 +287,7 @@ class Site(BaseModel):
         return self.multipliers[max(reached)] if reached else Decimal(1)
 
     def reward_of(self, days: int) -> int:
-        """The reward of a check-in that makes the streak `days` long, rounded down (choices.md)."""
+        """Whole LTZ, rounded down, for a check-in that makes the streak `days` long."""
         return int(self.checkin_reward * self.multiplier_of(days))
 
 

@@ -1,4 +1,4 @@
-"""A brand's own limits: LTZ a day, new wallets an hour, LTZ an event (choices.md, Events).
+"""A brand's own limits: LTZ a day, new wallets an hour, LTZ an event (docs/brands.md).
 
 A day lasts from midnight to midnight in the brand's time zone, an hour is an hour of UTC. Amounts
 are in whole LTZ. A limit of 0 means no limit.

@@ -1,7 +1,7 @@
 """The reward of an event, and the checks of its claim.
 
 The checks run twice: without locks to answer early, then under the claim's lock with the database's
-time. Order: duplicate, global maximum, per-user maximum, cooldown (design 4).
+time. Order: duplicate, global maximum, per-user maximum, cooldown.
 """
 
 import re

@@ -1,9 +1,9 @@
 """The newest final block, by the `finalized` tags of the nodes and ltzd's own rule.
 
-Own rule (choices.md, Reorgs): a block is final once it is deep enough and was seen long enough ago.
-If there are several nodes, a height that only one of them claims counts only as far as the own rule
-allows. So a node with a `finalized` far ahead of the others' finalizes nothing, and a node whose
-`finalized` does not move delays nothing.
+Own rule: a block is final once it is deep enough and was seen long enough ago (`final_depth` and
+`final_seconds` of the settings). If there are several nodes, a height that only one of them claims
+counts only as far as the own rule allows. So a node with a `finalized` far ahead of the others'
+finalizes nothing, and a node whose `finalized` does not move delays nothing.
 """
 
 from collections.abc import Sequence

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class BreakerPolicy:
     failures: int = 2
-    """So many failures in a row open the circuit; a certain failure counts for all of them."""
+    """Failures in a row that open the circuit; one certain failure opens it at once."""
     first_pause: float = 0.5
     longest_pause: float = 5.0
 

@@ -1,7 +1,7 @@
 """Fees of a lane's transactions, and when and by how much a transaction's fees are raised.
 
 Units: wei per gas; times in seconds. Fees never exceed the cap. If the fees of now would exceed the
-cap, new work waits without a nonce, and a transaction with a nonce keeps its fees (design.md 5.3).
+cap, new work waits without a nonce, and a transaction with a nonce keeps its fees.
 
 On a chain whose blocks have no base fee a transaction names one gas price. Its `Fees` hold that
 price twice, so that caps, replacements and reserves work as on other chains.

@@ -48,7 +48,7 @@ class RelayUsage(msgspec.Struct, frozen=True):
     `calls_in_flight` has the ids of relays in flight by their calls' digests (`RelayPlan.digest`).
     `senders` are the wallets that send the relays in flight, with None for a relay that no wallet
     has signed. `version` counts the relays that were written for the user. `was_relayed`: a
-    settled relay of the last two hours has made the call that was asked about.
+    mined relay of a window that began in the last two hours made the call that was asked about.
     """
 
     now: datetime
@@ -67,7 +67,7 @@ class RelayUsage(msgspec.Struct, frozen=True):
     def start(self) -> datetime:
         """The start of the window that a relay counts in now.
 
-        A window is fixed: it begins with its first relay (choices.md).
+        A window is fixed: it begins with its first relay.
         """
         return self.window_start or self.now
 

@@ -1,7 +1,7 @@
 """How much of a wallet a site session may spend, and which part of it pays for a perk.
 
 A member may have typed another person's e-mail address, so a session spends from three pots, in
-this order (choices.md, Site):
+this order (docs/site.md, The member's wallet):
 
     earned  LTZ that this member earned at the site, into this wallet
     given   other LTZ that the brand gave or sold to the wallet, if the address is believed

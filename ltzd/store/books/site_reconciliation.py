@@ -1,4 +1,4 @@
-"""The checks of sites and their members, run by `reconciliation.reconcile`."""
+"""The checks of sites and their members, run by `reconciliation.reconcile_all`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -18,6 +18,7 @@ from msgspec import structs
 
 from ltzd.rules.event_handler.brand_limits import Quota, QuotaKind, local_day
 from ltzd.rules.event_handler.claims import ClaimRecord
+from ltzd.rules.request_signatures import NONCE_SECONDS
 from ltzd.store.database import Connection
 from ltzd.store.migrations import event_partitions
 from ltzd.values import Address, Hash32
@@ -31,11 +32,8 @@ UsageKey = tuple[Address, QuotaKind, datetime]
 NonceKey = tuple[Address, str]
 """Brand, nonce of a signed request."""
 
-_NONCES_KEPT = timedelta(seconds=660)
-"""Longer than the 600 s for which a timestamp is within 300 s of this clock."""
-
 EVENT_REWARD = 1
-"""The kind of an event's reward, in rows and references (contracts.md)."""
+"""The kind of an event's reward, in rows and references (docs/contracts.md)."""
 
 
 class EventRow(msgspec.Struct, frozen=True):
@@ -438,7 +436,8 @@ class StoredEvent:
 async def delete_expired(connection: Connection) -> None:
     """Delete nonces whose signatures have expired, and usage windows that are over."""
     await connection.execute(
-        "DELETE FROM request_nonces WHERE created_at < now() - $1::interval", _NONCES_KEPT
+        "DELETE FROM request_nonces WHERE created_at < now() - $1::interval",
+        timedelta(seconds=NONCE_SECONDS),
     )
     await connection.execute(
         "DELETE FROM brand_usage WHERE window_start < now() - interval '3 days'"

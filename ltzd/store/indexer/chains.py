@@ -271,7 +271,7 @@ async def raise_finality(
 async def settled_number(connection: Connection, depth: int, seconds: float) -> int | None:
     """The highest block that is `depth` below the cursor and was seen `seconds` ago.
 
-    This is finality for nodes that have no `finalized` tag (choices.md, Reorgs).
+    This is finality for nodes that have no `finalized` tag.
     """
     number: int | None = await connection.fetchval(
         """

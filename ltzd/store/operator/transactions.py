@@ -174,7 +174,7 @@ async def store_signed(
         lane.claim,
     )
     if not row["holds"]:
-        raise LaneLost("Another process works on this lane")
+        raise LaneLost("Another process serves this lane")
     if row["id"] is None:
         raise RewardsTaken("Another lane has taken a reward of this mint")
     return row["id"], row["created_at"]

@@ -19,6 +19,7 @@ from ltzd.rules.operator.transactions import State, Transaction
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.transactions import Attempt, OpenTransaction
+from ltzd.store.relayer.relays import LAPSE
 from ltzd.store.wakeups import origin
 from ltzd.values import Address
 
@@ -49,7 +50,7 @@ class ClaimedRelay:
 # can take a relay in `locked` before this statement commits.
 # A relay with a gas limit from $6 to below $7 is left out before the limit counts, with its user's
 # later relays: a hundred relays that the wallet cannot pay for would else be all that it looks at.
-_CLAIM = """
+_CLAIM = f"""
 WITH other AS MATERIALIZED (
   SELECT l.wallet,
          coalesce(l.served_at > now() - interval '15 seconds', false)
@@ -69,7 +70,7 @@ WITH other AS MATERIALIZED (
   SELECT r.id, r.user_address, r.brand_id
     FROM relays r
    WHERE r.state = 'queued'
-     AND r.created_at > now() - interval '10 minutes'
+     AND r.created_at > now() - {LAPSE}
      AND (r.wallet = $2 OR $5 AND r.wallet IS NULL)
      AND NOT (r.gas_limit >= $6 AND r.gas_limit < $7)
      AND (r.claimed_by IS NULL
@@ -81,7 +82,7 @@ WITH other AS MATERIALIZED (
                   AND e.id < r.id AND e.brand_id IS NULL
                   AND CASE WHEN e.state = 'sent'
                            THEN e.claimed_by IN (SELECT wallet FROM other WHERE may_publish)
-                           WHEN e.created_at <= now() - interval '10 minutes' THEN false
+                           WHEN e.created_at <= now() - {LAPSE} THEN false
                            WHEN e.wallet <> $2
                            THEN e.wallet IN (SELECT wallet FROM other WHERE may_sign)
                            ELSE e.gas_limit >= $6 AND e.gas_limit < $7
@@ -97,7 +98,7 @@ WITH other AS MATERIALIZED (
            SELECT FROM relays e
             WHERE e.user_address = l.user_address AND e.state = 'queued'
               AND e.id < l.id AND e.brand_id IS NULL
-              AND e.created_at > now() - interval '10 minutes'
+              AND e.created_at > now() - {LAPSE}
               AND (e.wallet IS NULL OR e.wallet = $2)
               AND e.id NOT IN (SELECT id FROM locked))
 ), term AS MATERIALIZED (
@@ -115,7 +116,7 @@ RETURNING r.id, r.to_address, r.data, r.gas_limit,
 SELECT id, to_address, data, gas_limit, user_address, set_config('synchronous_commit', 'off', true)
   FROM claimed
  ORDER BY id
-"""
+"""  # noqa: S608
 
 
 async def claim(
@@ -131,8 +132,7 @@ async def claim(
     Takes again what the lane has claimed before and not stored. Claims nothing if the lane's term
     is over. With `only_named` the lane takes relays that name its wallet, and no others. A relay
     with an `unaffordable` gas limit stays in the queue, and its user's later relays stay behind it.
-    A relay that was queued for ten minutes has lapsed: its simulation is too old, and its caller
-    has stopped waiting.
+    Relays that have lapsed (`relays.LAPSE`) stay where they are.
 
     Run outside a database transaction, the statement commits without waiting for the disk: a crash
     of the server may undo the claim, and `store_signed` then stores nothing.
@@ -156,12 +156,12 @@ async def least_gas_in(connection: Connection, lane: Lane, gas: range) -> int | 
     Returns None if there is no such relay.
     """
     least: int | None = await connection.fetchval(
-        """
+        f"""
         SELECT min(gas_limit)
           FROM relays
-         WHERE state = 'queued' AND created_at > now() - interval '10 minutes'
+         WHERE state = 'queued' AND created_at > now() - {LAPSE}
            AND gas_limit >= $2 AND gas_limit < $3 AND (wallet IS NULL OR wallet = $1)
-        """,
+        """,  # noqa: S608
         lane.wallet,
         gas.start,
         gas.stop,
@@ -278,7 +278,7 @@ async def store_signed(
         first_nonce,
     )
     if not rows:
-        raise LaneLost("Another process works on this lane")
+        raise LaneLost("Another process serves this lane")
     stored = [row for row in rows if row["id"] is not None]
     return [
         OpenTransaction(

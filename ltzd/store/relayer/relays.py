@@ -8,7 +8,7 @@ only loosens the limits, such as the end of a relay, leaves the version as it is
 from collections.abc import Mapping, Sequence
 from datetime import UTC
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import asyncpg
 from msgspec.structs import replace
@@ -23,6 +23,10 @@ from ltzd.store.relayer import gas_budgets
 from ltzd.store.relayer.gas_budgets import GasChange
 from ltzd.store.wakeups import origin
 from ltzd.values import Address, Hash32
+
+LAPSE: Final = "interval '10 minutes'"
+"""A relay that was queued for so long has lapsed, and no lane claims it: its simulation is too old,
+and its caller has stopped waiting."""
 
 
 async def lock_users(connection: Connection, users: Sequence[Address]) -> None:
@@ -394,11 +398,11 @@ async def delete_expired(connection: Connection) -> None:
     """Delete lapsed relays, and delete or clear idempotency keys after a day."""
     async with connection.transaction():
         rows = await connection.fetch(
-            """
+            f"""
             DELETE FROM relays
-             WHERE state = 'queued' AND created_at < now() - interval '10 minutes'
+             WHERE state = 'queued' AND created_at < now() - {LAPSE}
          RETURNING gas_day, identity, -gas_wei AS gas_wei
-            """
+            """  # noqa: S608
         )
         await gas_budgets.count(connection, _gas_changes(rows))
     await connection.execute(

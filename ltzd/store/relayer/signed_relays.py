@@ -46,7 +46,7 @@ async def insert(
         [attempt.fees.max_priority_fee_per_gas for attempt in attempts],
     )
     if not rows:
-        raise LaneLost("Another process works on this lane")
+        raise LaneLost("Another process serves this lane")
     stored = [row for row in rows if row["id"] is not None]
     return [
         SentRelay(

@@ -30,7 +30,7 @@ from ltzd.values import Address
 
 CHECK_IN_REWARD = 3
 MILESTONE_REWARD = 4
-"""Kinds of rewards, in rows and references (contracts.md)."""
+"""Kinds of rewards, in rows and references (docs/contracts.md)."""
 
 
 @dataclass(frozen=True, slots=True)

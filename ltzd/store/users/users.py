@@ -39,7 +39,7 @@ def user_id(subject: str, key: str) -> UUID:
 
 
 def email_key(email: str) -> str:
-    """E-mail addresses are compared without regard to case (design.md 4, Events)."""
+    """The form of an e-mail address in which addresses are compared: without regard to case."""
     return email.lower()
 
 

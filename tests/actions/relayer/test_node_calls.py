@@ -94,7 +94,7 @@ class AllowAll:
 
     async def require_wallet(self, _user: TokenUser, _wallet: Address) -> None: ...
 
-    def begin_following(self, _user: TokenUser) -> asyncio.Future[None]:
+    def begin_migration(self, _user: TokenUser) -> asyncio.Future[None]:
         return done_future(None)
 
     async def check(self, _user: Address, *_: object) -> None: ...

@@ -352,16 +352,16 @@ async def test_custodial_wallets_keep_a_proof_before_the_first_event_alike(
 
 async def test_an_address_without_a_user_is_kept_for_its_first_prover(local: LocalWorld) -> None:
     persons = [a_person("ann", 7, EMAIL), a_person("bob", 8, EMAIL, "bob@shop.example")]
-    following, _ = following_of(local, *persons)
+    migration, _ = migration_of(local, *persons)
     for each in persons:
-        await following.follow(TokenUser(each.id, (), emails=each.emails))
+        await migration.migrate(TokenUser(each.id, (), emails=each.emails))
     assert await proofs(local) == [(EMAIL, "ann"), ("bob@shop.example", "bob")]
 
     first = await local.event(EMAIL)
     await local.moved_on()
-    await following.follow(TokenUser("bob", ()))
+    await migration.migrate(TokenUser("bob", ()))
     assert await local.event(EMAIL) == first
-    await following.follow(TokenUser("ann", ()))
+    await migration.migrate(TokenUser("ann", ()))
     assert await local.event(EMAIL) == a_wallet(7)
 
 
@@ -464,8 +464,8 @@ async def test_an_unavailable_provider_fails_no_request_and_is_asked_again_later
     policy = replace(provider.policy, max_attempts=1)
     provider.break_down()
     async with IdentityClient(policy) as hasty:
-        following = WalletMigration(vendor.pool, hasty, ErasedAddresses(SEALER), vendor.clock)
-        token_users = TokenAuthenticator(vendor.tokens, hasty, following)
+        migration = WalletMigration(vendor.pool, hasty, ErasedAddresses(SEALER), vendor.clock)
+        token_users = TokenAuthenticator(vendor.tokens, hasty, migration)
         for _ in range(2):
             assert await token_users.wallets_of(user) == (address_of(given["walletAddress"]),)
         assert await vendor.event(EMAIL) == first
@@ -498,7 +498,7 @@ def a_person(id_: str, number: int, *emails: str) -> UserProfile:
     return UserProfile(id_, IdentityUser(f"of {id_}", a_wallet(number)), emails)
 
 
-def following_of(world: World, *persons: UserProfile) -> tuple[WalletMigration, ScriptedProfiles]:
+def migration_of(world: World, *persons: UserProfile) -> tuple[WalletMigration, ScriptedProfiles]:
     identities = ScriptedProfiles(*persons)
     return WalletMigration(
         world.pool,
@@ -513,15 +513,15 @@ async def test_of_two_concurrent_proofs_of_an_address_one_succeeds(local: LocalW
         email = f"{number}@shop.example"
         await local.event(email)
         persons = [a_person(f"{side} {number}", 1000 + at, email) for at, side in enumerate("ab")]
-        following, _ = following_of(local, *persons)
+        migration, _ = migration_of(local, *persons)
 
-        await asyncio.gather(*(following.follow(TokenUser(each.id, ())) for each in persons))
+        await asyncio.gather(*(migration.migrate(TokenUser(each.id, ())) for each in persons))
 
         wallet = await local.event(email)
         assert wallet in {each.home.wallet for each in persons}
         await local.moved_on()
         for each in persons:
-            await following.follow(TokenUser(each.id, ()))
+            await migration.migrate(TokenUser(each.id, ()))
         assert await local.event(email) == wallet
 
 
@@ -532,10 +532,10 @@ async def test_of_users_who_are_checked_together_each_is_decided_alone(local: Lo
     with_events = persons[::2]
     for each in with_events:
         await local.event(each.emails[0])
-    following, identities = following_of(local, *persons)
+    migration, identities = migration_of(local, *persons)
     token_users = [TokenUser(each.id, (), emails=tuple(each.emails)) for each in persons]
 
-    await asyncio.gather(*map(following.follow, token_users))
+    await asyncio.gather(*map(migration.migrate, token_users))
 
     assert identities.subjects == {each.id for each in with_events}
     for each in with_events:
@@ -545,24 +545,24 @@ async def test_of_users_who_are_checked_together_each_is_decided_alone(local: Lo
 async def test_a_user_is_checked_once_a_minute_unless_his_names_change(
     local: LocalWorld,
 ) -> None:
-    following, identities = following_of(local, a_person("ann", 7, EMAIL))
+    migration, identities = migration_of(local, a_person("ann", 7, EMAIL))
     for user in (TokenUser("ann", ()), TokenUser("ann", ()), TokenUser("ann", (), (DISCORD,))):
-        await following.follow(user)
+        await migration.migrate(user)
     assert identities.requests == 2
 
     await local.moved_on()
-    await following.follow(TokenUser("ann", ()))
+    await migration.migrate(TokenUser("ann", ()))
 
     assert identities.requests == 3
 
 
 async def test_a_lost_database_fails_no_request_that_does_not_need_it(local: LocalWorld) -> None:
-    following, _ = following_of(local, a_person("ann", 7, EMAIL))
+    migration, _ = migration_of(local, a_person("ann", 7, EMAIL))
     before = telemetry.WALLET_MIGRATIONS.labels("unavailable")._value.get()
     local.pool.terminate()
 
     with capture_logs() as logs:
-        await following.follow(TokenUser("ann", ()))
+        await migration.migrate(TokenUser("ann", ()))
 
     assert [line["reason"] for line in logs] == [NoConnection.__name__]
     assert telemetry.WALLET_MIGRATIONS.labels("unavailable")._value.get() == before + 1
@@ -571,7 +571,7 @@ async def test_a_lost_database_fails_no_request_that_does_not_need_it(local: Loc
 async def test_a_check_whose_caller_was_cancelled_is_made_at_the_next_request(
     local: LocalWorld,
 ) -> None:
-    following, identities = following_of(local, a_person("ann", 7, EMAIL))
+    migration, identities = migration_of(local, a_person("ann", 7, EMAIL))
 
     async def cancelled(_: str) -> UserProfile | None:
         raise asyncio.CancelledError
@@ -579,18 +579,18 @@ async def test_a_check_whose_caller_was_cancelled_is_made_at_the_next_request(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(identities, "profile_of", cancelled)
         with pytest.raises(asyncio.CancelledError):
-            await following.follow(TokenUser("ann", ()))
-    await following.follow(TokenUser("ann", ()))
+            await migration.migrate(TokenUser("ann", ()))
+    await migration.migrate(TokenUser("ann", ()))
 
     assert identities.requests == 1
 
 
 async def test_the_log_of_a_migration_holds_only_ids(local: LocalWorld) -> None:
     first = await local.event(EMAIL)
-    following, _ = following_of(local, a_person("ann", 7, EMAIL))
+    migration, _ = migration_of(local, a_person("ann", 7, EMAIL))
 
     with capture_logs() as logs:
-        await following.follow(TokenUser("ann", ()))
+        await migration.migrate(TokenUser("ann", ()))
 
     (line,) = logs
     id_ = await value(local.pool, "SELECT id FROM users")
@@ -678,15 +678,15 @@ async def is_waited_for(world: World) -> bool:
 async def test_a_wallet_that_was_left_still_belongs_to_its_user(local: LocalWorld) -> None:
     """The webhook of a payment to it that is minted later still names the user."""
     first = await local.event(EMAIL)
-    following, _ = following_of(local, a_person("ann", 7, EMAIL))
-    await following.follow(TokenUser("ann", ()))
+    migration, _ = migration_of(local, a_person("ann", 7, EMAIL))
+    await migration.migrate(TokenUser("ann", ()))
 
     rows = await local.pool.fetch("SELECT wallet, id FROM wallet_users ORDER BY wallet = $1", first)
 
     id_ = await value(local.pool, "SELECT id FROM users")
     assert [tuple(row) for row in rows] == [(a_wallet(7), id_), (first, id_)]
-    following, _ = following_of(local, UserProfile("ann", IdentityUser("of ann", first), (EMAIL,)))
-    await following.follow(TokenUser("ann", ()))
+    migration, _ = migration_of(local, UserProfile("ann", IdentityUser("of ann", first), (EMAIL,)))
+    await migration.migrate(TokenUser("ann", ()))
     rows = await local.pool.fetch("SELECT wallet FROM wallet_users")
     assert {row["wallet"] for row in rows} == {first, a_wallet(7)}
     assert len(rows) == 2

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
+from ltzd.http.event_handler.models import EventMetadata
 from ltzd.rules.brands.configuration import Brand, parse_brand_file
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Connection
@@ -81,3 +82,12 @@ async def test_what_is_wrong_is_told_in_a_sentence(surface: EventSurface, data_d
     assert metadata.err.startswith("ltzd: --metadata must be a JSON object")
     assert unknown.err.startswith("ltzd: ltzd refused the event (4")
     assert all(outcome.code == 1 for outcome in (nowhere, metadata, unknown))
+
+
+async def test_the_example_of_metadata_has_a_key_that_ltzd_reads(
+    surface: EventSurface, data_dir: Path
+) -> None:
+    refused = await trigger(data_dir, "--metadata", "[7]")
+
+    _, _, example = refused.err.strip().removesuffix(".").partition("such as ")
+    assert json.loads(example).keys() <= EventMetadata.model_fields.keys()

@@ -37,7 +37,7 @@ def instead_of_key_files(folder: Path, lines: str) -> Path:
 
 def places(path: Path) -> list[tuple[str, str]]:
     named = read_settings(path).operator.named_wallets()
-    return [(wallet.place, wallet.kind) for wallet in named]
+    return [(wallet.setting, wallet.kind) for wallet in named]
 
 
 KEY_FILE_PLACES = [("operator.minter_key_file", "mint"), ("operator.relay_key_file", "relay")]

@@ -295,7 +295,7 @@ def test_a_drained_wallet_is_as_it_should_be(reason: str) -> None:
 def test_every_reason_of_a_pause_has_a_sentence() -> None:
     reasons = {
         operator_policy.FEES,
-        operator_policy.BALANCE,
+        operator_policy.FUNDS,
         operator_policy.MINT_LIMIT,
         operator_policy.WOULD_REVERT,
         operator_policy.NODE,

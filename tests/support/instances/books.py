@@ -27,7 +27,7 @@ _TOTAL_SUPPLY = "0x" + keccak(b"totalSupply()")[:4].hex()
 
 @dataclass(frozen=True)
 class Mint:
-    """A RewardMinted log; the fields of its reference follow contracts.md."""
+    """A RewardMinted log; the fields of its reference follow docs/contracts.md."""
 
     recipient: str
     reference: bytes

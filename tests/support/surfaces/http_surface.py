@@ -313,7 +313,7 @@ class FakePerkCharges:
 
     def _spend(self, brand: Address, nonce: str) -> None:
         if (brand, nonce) in self.nonces:
-            raise SignatureRefused("X-LTZ-Nonce has been used")
+            raise SignatureRefused("X-LTZ-Nonce was used before")
         self.nonces.add((brand, nonce))
 
     async def redeem(self, request: RedeemRequest) -> RedeemedCharges:

@@ -1,4 +1,4 @@
-"""CORS on every path and every response, errors included (spec 5, choices.md CORS)."""
+"""CORS on every path and every response, errors included (spec 5)."""
 
 from typing import Any
 

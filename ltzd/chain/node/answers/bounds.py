@@ -44,7 +44,7 @@ _BOUNDS: Final[dict[str, int]] = {
     "txpool_contentFrom": _LARGEST,
     "web3_clientVersion": _NUMBER,
 }
-"""Of the calls that ltzd makes, apart from its dev tools."""
+"""The bound of each call that ltzd makes, apart from its dev tools."""
 _BLOCKS: Final = frozenset(("eth_getBlockByHash", "eth_getBlockByNumber"))
 
 

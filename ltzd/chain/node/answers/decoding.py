@@ -37,7 +37,7 @@ _LEAST_BYTES_OF_AN_OBJECT: Final = 64
 _DEEPEST: Final = 8
 """A batch, a reply, its receipts, a receipt, its logs, a log, its data: seven long parts."""
 _MOST_FIELDS: Final = 1_000
-"""Of a long object."""
+"""The most fields of a long object."""
 _LONG_FIELDS: Final = frozenset(("result", "transactions", "logs", "data", "input"))
 """Names under which ltzd reads long values. A long error object is left out, too."""
 _LIST_DECODER: Final = msgspec.json.Decoder(list[Any])
