@@ -65,6 +65,7 @@ class ServerIdentity:
     name: str
     user: str
     is_standby: bool
+    takes_writes: bool
 
     def is_same_database(self, other: "ServerIdentity") -> bool:
         return (self.name, self.system) == (other.name, other.system)
@@ -74,7 +75,8 @@ async def server_identity(connection: Connection) -> ServerIdentity:
     row = await connection.fetchrow(
         """
         SELECT current_database()::text AS name, current_user::text AS user,
-               pg_is_in_recovery() AS is_standby
+               pg_is_in_recovery() AS is_standby,
+               NOT current_setting('transaction_read_only')::bool AS takes_writes
         """
     )
     try:
@@ -83,7 +85,7 @@ async def server_identity(connection: Connection) -> ServerIdentity:
         )
     except asyncpg.InsufficientPrivilegeError:
         system = None
-    return ServerIdentity(system, row["name"], row["user"], row["is_standby"])
+    return ServerIdentity(system=system, **row)
 
 
 async def read(connection: Connection) -> DatabaseFacts:

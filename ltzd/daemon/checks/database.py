@@ -18,7 +18,7 @@ from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.migrations import known_revisions
-from ltzd.store.start_facts import DatabaseFacts
+from ltzd.store.start_facts import DatabaseFacts, ServerIdentity
 from ltzd.values import Address, hex_of
 
 
@@ -63,6 +63,9 @@ async def _examine(
     wallets: list[Address],
 ) -> None:
     findings = examination.findings
+    server = await start_facts.server_identity(connection)
+    if not server.takes_writes:
+        findings.append(_takes_no_writes(server))
     reason = durability.fault(await durability.read(connection))
     findings.append(
         ok("durability", "Confirmed commits survive a crash of PostgreSQL.")
@@ -80,6 +83,21 @@ async def _examine(
         if facts.revision == known_revisions()[-1] and "indexer" not in settings.roles:
             findings += _contracts(settings, await chains.contracts_in_use(connection))
         examination.has_worked = await start_facts.wallets_with_transactions(connection, wallets)
+
+
+def _takes_no_writes(server: ServerIdentity) -> Finding:
+    if server.is_standby:
+        return fault(
+            "database",
+            "database_url leads to a standby, which takes no writes: give the primary, or name "
+            "both servers and add target_session_attrs=primary.",
+        )
+    return fault(
+        "database",
+        "PostgreSQL gives ltzd's sessions default_transaction_read_only = on, so that they can "
+        "write nothing: end it, and look for ALTER ROLE … SET and ALTER DATABASE … SET (\\drds in "
+        "psql). A provider may set it while a disk is full.",
+    )
 
 
 def _schema(facts: DatabaseFacts, settings: Settings) -> Finding:

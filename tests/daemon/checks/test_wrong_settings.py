@@ -137,6 +137,11 @@ def _pooled(url: str) -> str:
     return f'pooled_url = "{url}"'
 
 
+async def _read_only(world: World) -> None:
+    name = world.database_url.rpartition("/")[2]
+    await world.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+
+
 async def _no_pooler(world: World) -> None:
     world.set(database=_pooled("postgresql://ltzd:hunter2@127.0.0.1:1/ltzd"))
 
@@ -197,6 +202,10 @@ WRONG: dict[str, tuple[Callable[[World], Awaitable[None]], list[str]]] = {
     ),
     "unknown_database": (_unknown_database, ["The database elsewhere at", "CREATE DATABASE"]),
     "wrong_password": (_wrong_password, ["refuses the password of the user ltzd"]),
+    "read_only": (
+        _read_only,
+        ["default_transaction_read_only = on", "ALTER DATABASE … SET", "while a disk is full"],
+    ),
     "no_pooler": (
         _no_pooler,
         [
