@@ -58,13 +58,14 @@ class ServerIdentity:
     """The facts that two ways to the same database have in common.
 
     `system` is the cluster's identifier, which its standbys share; None if the server does not tell
-    it to this user.
+    it to this user. `was_promoted` says of a primary that it has been a standby, or was restored.
     """
 
     system: str | None
     name: str
     user: str
     is_standby: bool
+    was_promoted: bool
     takes_writes: bool
 
     def is_same_database(self, other: "ServerIdentity") -> bool:
@@ -76,6 +77,10 @@ async def server_identity(connection: Connection) -> ServerIdentity:
         """
         SELECT current_database()::text AS name, current_user::text AS user,
                pg_is_in_recovery() AS is_standby,
+               CASE WHEN pg_is_in_recovery() THEN false
+                    -- The name begins with the timeline, and each promotion begins another one.
+                    ELSE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) <> '00000001'
+                END AS was_promoted,
                NOT current_setting('transaction_read_only')::bool AS takes_writes
         """
     )

@@ -55,3 +55,16 @@ async def test_a_standby_is_no_database_to_write_to_until_it_is_promoted(
 
     await promote(standby_url)
     assert await findings(settings, "database") == []
+
+
+async def test_a_replica_that_was_promoted_keeps_no_process_from_its_start(
+    standby_url: str, tmp_path: Path
+) -> None:
+    """After a failover a process must be able to start again before a person changes settings."""
+    await promote(standby_url)
+
+    (finding,) = await findings(settings_of(tmp_path, standby_url, standby_url), "replica")
+
+    assert finding.level is Level.WARNING
+    assert "was promoted" in finding.sentence
+    assert "the primary is asked in its place" in finding.sentence
