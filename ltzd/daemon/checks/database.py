@@ -12,12 +12,13 @@ from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.rules.checks import clocks
 from ltzd.rules.checks.findings import Finding, Level, fault, ok, warning
 from ltzd.store import database, durability, start_facts
-from ltzd.store.connection_errors import lacks_privilege, reason_of, server_of
+from ltzd.store.connection_errors import behind_pooler, lacks_privilege, reason_of, server_of
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.migrations import known_revisions
+from ltzd.store.pooler import IDLE_TIMEOUT, keeps_settings
 from ltzd.store.start_facts import DatabaseFacts, ServerIdentity
 from ltzd.values import Address, hex_of
 
@@ -39,11 +40,14 @@ async def examine(
     examination = DatabaseExamination()
     url = settings.database_url.get_secret_value()
     try:
-        connection = await database.connect(url, "check")
+        connection = await database.connect(url, "check", settings=IDLE_TIMEOUT)
     except (Misconfigured, DatabaseUnavailable) as error:
         examination.findings.append(fault("database", error.message))
         return examination
     try:
+        if not await keeps_settings(connection):
+            examination.findings.append(fault("database", behind_pooler(url)))
+            return examination
         await _examine(connection, examination, settings, sealer, wallets)
     except database.LOST as error:
         sentence = f"The connection to {server_of(url)} broke: {reason_of(error)}."
