@@ -149,3 +149,22 @@ async def wallets_with_transactions(
         wallets,
     )
     return {Address(row["wallet"]) for row in rows}
+
+
+async def retired_wallets(
+    connection: Connection, wallets: Sequence[Address]
+) -> dict[Address, datetime]:
+    """The retired wallets among these, with the time of it; {} for a schema without their table."""
+    if await connection.fetchval("SELECT to_regclass('operator_wallets') IS NULL"):
+        return {}
+    rows = await connection.fetch(
+        """
+        SELECT wallet, state_since
+          FROM operator_wallets
+         WHERE chain_id = (SELECT chain_id FROM chains)
+           AND wallet = ANY ($1::bytea[])
+           AND state = 'retired'
+        """,
+        wallets,
+    )
+    return {Address(wallet): since for wallet, since in rows}

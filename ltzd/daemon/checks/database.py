@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import asyncpg
 
@@ -31,6 +32,8 @@ class DatabaseExamination:
     chain: ChainIdentity | None = None
     has_worked: set[Address] = field(default_factory=set)
     """The given wallets that have sent a transaction."""
+    retired: dict[Address, datetime] = field(default_factory=dict)
+    """The given wallets that ltzd never signs with again, with the time of their retirement."""
 
 
 async def examine(
@@ -87,6 +90,7 @@ async def _examine(
         if facts.revision == known_revisions()[-1] and "indexer" not in settings.roles:
             findings += _contracts(settings, await chains.contracts_in_use(connection))
         examination.has_worked = await start_facts.wallets_with_transactions(connection, wallets)
+        examination.retired = await start_facts.retired_wallets(connection, wallets)
 
 
 def _takes_no_writes(server: ServerIdentity) -> Finding:
