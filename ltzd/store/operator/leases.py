@@ -480,8 +480,15 @@ async def _connect(url: str, seconds: float) -> Connection:
 
 
 async def _session(connection: Connection) -> _Session:
+    # PostgreSQL hides the start of a session from any role but its login, also from the role that
+    # ALTER ROLE … SET role gives the session. So for this statement the role is the login.
     row = await connection.fetchrow(
-        "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+        """
+        SELECT activity.pid, activity.backend_start
+          FROM (SELECT set_config('role', 'none', true)) AS login (role)
+         CROSS JOIN LATERAL pg_stat_get_activity(
+                 CASE login.role WHEN 'none' THEN pg_backend_pid() END) AS activity
+        """
     )
     return _Session(*row)
 

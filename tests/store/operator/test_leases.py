@@ -81,6 +81,33 @@ async def a_holder(process: Leases) -> AsyncIterator["asyncio.Task[None]"]:
         await holding
 
 
+@asynccontextmanager
+async def two_logins(database_url: str) -> AsyncIterator[tuple[str, str]]:
+    """A user without privileges, and its second login, as docs/runbooks/rotation.md makes it."""
+    owner = await database.connect(database_url, "test")
+    place = database_url.rpartition("@")[2]
+    try:
+        await owner.execute("CREATE ROLE plain LOGIN PASSWORD 'plain'")
+        await owner.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON leases TO plain")
+        await owner.execute("CREATE ROLE plain_next LOGIN PASSWORD 'next' IN ROLE plain")
+        await owner.execute("ALTER ROLE plain_next SET role TO plain")
+        yield f"postgresql://plain:plain@{place}", f"postgresql://plain_next:next@{place}"
+    finally:
+        await owner.execute("DROP OWNED BY plain, plain_next")
+        await owner.execute("DROP ROLE plain_next, plain")
+        await owner.close()
+
+
+async def test_processes_with_two_logins_of_one_user_share_leases(database_url: str) -> None:
+    """PostgreSQL hides from `plain` when the session of `plain_next` began."""
+    async with two_logins(database_url) as (url, next_url):
+        former, following = Leases(url), Leases(next_url)
+        for holder, other in ((following, former), (former, following)):
+            async with asyncio.timeout(TIMEOUT_SECONDS), holder.hold(NAME):
+                waiting = await a_standby(other)
+            await waiting
+
+
 async def test_a_lease_has_one_holder_among_processes(database_url: str) -> None:
     first, other = Leases(database_url), Leases(database_url)
     async with first.hold(NAME), first.hold("lane/1/0x01"):
