@@ -272,13 +272,14 @@ class Leases:
             async with asyncio.timeout(policy.connect):
                 session = await _session(connection)
                 await connection.add_listener(FREED, lambda *_: self._due.notify())
-            self._outage.over()
             self._renewal_due = loop_time()
             while self._is_needed():
                 async with asyncio.timeout(policy.answer if self._held else policy.connect):
                     await self._free(connection)
                     await self._renew(connection, session)
                     await self._take(connection, session)
+                    # A server that takes no writes connects, and refuses a lease.
+                    self._outage.over()
                     await self._end_stuck_sessions(connection)
                 pause = self._renewal_due - loop_time() if self._held else policy.renewal
                 await self._due.wait(max(0.0, min(pause, policy.retry) if self._waiting else pause))
