@@ -27,7 +27,7 @@ from ltzd.rules.conditions.policy import ConditionPolicy
 from ltzd.rules.domains.names import is_authorized
 from ltzd.rules.explorers import explorer_of
 from ltzd.store.cluster import read_cluster
-from ltzd.store.database import session
+from ltzd.store.database import require_writes, session
 from ltzd.store.status import StatusFacts, read_status
 from ltzd.values import address_of
 
@@ -120,7 +120,9 @@ def admin_app(daemon: Daemon) -> App:
 
 
 async def _cluster(daemon: Daemon) -> ClusterFacts:
+    """A database that takes no writes counts as one that is away: nothing can be accepted."""
     async with session(daemon.pools.admin) as connection:
+        await require_writes(connection)
         return await read_cluster(connection)
 
 

@@ -14,6 +14,8 @@ from ltzd.errors import LtzdError
 from ltzd.rules.database_urls import each_server
 
 _DEFAULT_PORT = 5432
+_STARTUP = "unsupported startup parameter"
+"""The words of PgBouncer for a setting that PostgreSQL would take."""
 _ANY_DATABASE = "the database"
 
 
@@ -128,5 +130,16 @@ def _capital(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
+def behind_pooler(url: str) -> str:
+    """The sentence for a direct URL that leads to a pooler."""
+    return (
+        f"{_capital(server_of(url))} is behind a pooler, which drops the settings of ltzd's "
+        "sessions: give the address of PostgreSQL itself. Only [database] pooled_url may lead to "
+        "a pooler."
+    )
+
+
 def no_answer(error: BaseException, url: str) -> str:
+    if isinstance(error, asyncpg.ProtocolViolationError) and _STARTUP in str(error):
+        return behind_pooler(url)
     return f"{_capital(server_of(url))} does not answer: {reason_of(error)}"

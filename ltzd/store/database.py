@@ -406,6 +406,12 @@ async def session(pool: Pool) -> AsyncIterator[Connection]:
         raise DatabaseUnavailable(f"The database was lost: {reason_of(error)}") from error
 
 
+async def require_writes(connection: Connection) -> None:
+    """Raises ReadOnlySQLTransactionError, as a write would, if this session may only read."""
+    if await connection.fetchval("SELECT current_setting('transaction_read_only')::bool"):
+        raise asyncpg.ReadOnlySQLTransactionError("the server takes no writes")
+
+
 async def connections_allowed(connection: Connection) -> int:
     """The connections that the server grants to ordinary users, all programs together."""
     allowed: int = await connection.fetchval(

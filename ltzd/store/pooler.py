@@ -19,6 +19,16 @@ _TRANSACTION_SETTINGS: Final = "".join(
 )
 
 
+async def keeps_settings(connection: asyncpg.Connection) -> bool:
+    """Whether the session has `IDLE_TIMEOUT`, with which it was opened: a pooler drops the setting.
+
+    One simple message asks, because a prepared statement may meet another session of the server.
+    """
+    ((name, setting),) = IDLE_TIMEOUT.items()
+    status: str = await connection.execute(f"SELECT WHERE current_setting('{name}') = '{setting}'")
+    return status == "SELECT 1"
+
+
 class PoolerUrl(str):
     """The URL of a database behind a pooler."""
 

@@ -58,13 +58,15 @@ class ServerIdentity:
     """The facts that two ways to the same database have in common.
 
     `system` is the cluster's identifier, which its standbys share; None if the server does not tell
-    it to this user.
+    it to this user. `was_promoted` says of a primary that it has been a standby, or was restored.
     """
 
     system: str | None
     name: str
     user: str
     is_standby: bool
+    was_promoted: bool
+    takes_writes: bool
 
     def is_same_database(self, other: "ServerIdentity") -> bool:
         return (self.name, self.system) == (other.name, other.system)
@@ -74,7 +76,12 @@ async def server_identity(connection: Connection) -> ServerIdentity:
     row = await connection.fetchrow(
         """
         SELECT current_database()::text AS name, current_user::text AS user,
-               pg_is_in_recovery() AS is_standby
+               pg_is_in_recovery() AS is_standby,
+               CASE WHEN pg_is_in_recovery() THEN false
+                    -- The name begins with the timeline, and each promotion begins another one.
+                    ELSE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) <> '00000001'
+                END AS was_promoted,
+               NOT current_setting('transaction_read_only')::bool AS takes_writes
         """
     )
     try:
@@ -83,7 +90,7 @@ async def server_identity(connection: Connection) -> ServerIdentity:
         )
     except asyncpg.InsufficientPrivilegeError:
         system = None
-    return ServerIdentity(system, row["name"], row["user"], row["is_standby"])
+    return ServerIdentity(system=system, **row)
 
 
 async def read(connection: Connection) -> DatabaseFacts:
@@ -142,3 +149,22 @@ async def wallets_with_transactions(
         wallets,
     )
     return {Address(row["wallet"]) for row in rows}
+
+
+async def retired_wallets(
+    connection: Connection, wallets: Sequence[Address]
+) -> dict[Address, datetime]:
+    """The retired wallets among these, with the time of it; {} for a schema without their table."""
+    if await connection.fetchval("SELECT to_regclass('operator_wallets') IS NULL"):
+        return {}
+    rows = await connection.fetch(
+        """
+        SELECT wallet, state_since
+          FROM operator_wallets
+         WHERE chain_id = (SELECT chain_id FROM chains)
+           AND wallet = ANY ($1::bytea[])
+           AND state = 'retired'
+        """,
+        wallets,
+    )
+    return {Address(wallet): since for wallet, since in rows}

@@ -240,6 +240,22 @@ async def test_a_drained_wallet_is_retired_for_good(data_dir: Path, db: Connecti
     assert row.state is WalletState.RETIRED
 
 
+async def test_a_retired_wallet_is_granted_no_role(data_dir: Path, db: Connection) -> None:
+    """Its key may be stolen, and its address stands beside the new wallet's in the runbook."""
+    await a_wallet_of_the_settings(db)
+    grant = ("grant", NAME, "--kind", "mint", "--mint-limit", "5", "--unsigned")
+    node = FakeNode()
+    node.is_minter = False
+    async with naming(node, data_dir):
+        assert NAME[2:].lower() in (await wallet(data_dir, *grant)).out
+        await wallet(data_dir, "retire", NAME, "--stolen")
+        refused = await wallet(data_dir, *grant)
+
+    assert (refused.code, refused.out) == (1, "")
+    assert f"{NAME} was retired at " in refused.err
+    assert "grant the role to another wallet. Nothing was sent." in refused.err
+
+
 async def test_a_retired_wallet_changes_its_state_no_more(db: Connection) -> None:
     await a_wallet_of_the_settings(db)
     set_to = partial(wallets.set_state, db, CHAIN_ID, MINTER.address)

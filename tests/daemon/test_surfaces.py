@@ -1,6 +1,7 @@
 """The settings of the public port: proxies, plain HTTP, and rate limits in Redis."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,9 @@ from ltzd.daemon.assembly import Daemon, _limits
 from ltzd.daemon.settings.log import LogSettings
 from ltzd.daemon.settings.settings import HttpSettings, Settings, SiteSettings
 from ltzd.daemon.surfaces import _health, http_app
+from ltzd.errors import DatabaseUnavailable
 from ltzd.http.admission.gate import AdmissionGate
+from ltzd.store.database import connect, session
 from tests.support.services.redis import a_redis_server
 from tests.support.surfaces.event_surface import an_event_surface
 from tests.support.surfaces.http_surface import (
@@ -140,6 +143,37 @@ async def test_health_waits_two_seconds_at_most_for_an_identity_provider_that_ha
         async with asyncio.timeout(10):
             health = await _health(daemon)
     assert (health.database, health.blockchain, health.identity_provider) == (True, True, False)
+
+
+async def test_a_database_that_takes_no_writes_is_away_until_it_takes_them_again(
+    database_url: str, tmp_path: Path
+) -> None:
+    """A process that accepts nothing must not stay behind a load balancer."""
+    name = database_url.rpartition("/")[2]
+
+    async def is_connected() -> bool:
+        return (await _health(surface.daemon)).database
+
+    async with an_event_surface(database_url, tmp_path) as surface:
+        owner = await connect(database_url, "test")
+        assert await until(is_connected)
+        await owner.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        await owner.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+        async def is_read_only() -> bool:
+            with suppress(DatabaseUnavailable):
+                async with session(surface.daemon.pools.admin) as connection:
+                    return bool(await connection.fetchval("SHOW transaction_read_only") == "on")
+            return False
+
+        assert await until(is_read_only)
+        assert not await is_connected()
+        await owner.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+        assert await until(is_connected)
+        await owner.close()
 
 
 @pytest.mark.parametrize(("connections", "warnings"), [(10, 0), (1000, 1)])

@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from ltzd.daemon.checks import database as database_check
 from ltzd.daemon.checks import other_ways
 from ltzd.daemon.settings.settings import read_settings
 from ltzd.errors import DatabaseUnavailable
@@ -23,6 +24,10 @@ from tests.support.services.pgbouncer import PROGRAM, WHY_ABSENT, PgBouncer, a_p
 from tests.support.waiting import until
 
 SESSIONS = 2
+DIRECT_SETTINGS = (
+    "tcp_keepalives_idle, tcp_keepalives_interval, tcp_keepalives_count, tcp_user_timeout, "
+    "idle_in_transaction_session_timeout"
+)
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=WHY_ABSENT)
 
 
@@ -142,6 +147,29 @@ async def test_the_start_finds_whether_it_is_a_pooler_of_transactions(
 
     assert (finding.check, finding.level) == ("pooler", level)
     assert part in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("mode", "ignored"),
+    [
+        ("transaction", ""),
+        ("transaction", DIRECT_SETTINGS),
+        ("session", DIRECT_SETTINGS),
+    ],
+)
+async def test_the_start_refuses_a_direct_url_that_leads_to_a_pooler(
+    database_url: str, tmp_path: Path, mode: str, ignored: str
+) -> None:
+    """Leases and wake-ups need sessions of their own, whatever a pooler was told to overlook."""
+    async with a_pgbouncer(database_url, mode=mode, ignored=ignored) as bouncer:
+        url = bouncer.url_of(database_url)
+        settings = read_settings(Installation.of(tmp_path, url, "http://127.0.0.1:1").write())
+        examination = await database_check.examine(settings, None, [])
+
+    (finding,) = examination.findings
+    assert finding.level is Level.FAULT
+    assert "is behind a pooler" in finding.sentence
+    assert "Only [database] pooled_url may lead to a pooler" in finding.sentence
 
 
 async def test_a_pooler_that_is_away_is_a_database_that_is_away_until_it_is_back(

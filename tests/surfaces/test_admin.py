@@ -219,7 +219,7 @@ async def test_without_a_database_status_says_so_and_no_more() -> None:
     [
         (
             Behind(facts=None),
-            "The database does not answer, or loses commits: `ltzd check` says which",
+            "The database does not answer, takes no writes or loses commits: see `ltzd check`",
         ),
         (Behind(replace(FACTS, chain=None)), NOT_BEGUN),
         (

@@ -1,12 +1,15 @@
 """`ltzd wallet grant` and `ltzd wallet revoke`: an operator's wallet gets or loses its roles.
 
-Both read the chain alone, so that they also work while the database is away. A role that is there,
-or gone, already needs no transaction: a repeated command sends the missing ones.
+Both take the facts from the chain, so that they also work while the database is away. A database
+that answers is asked whether the wallet of a grant is retired: its key may be stolen. A role that
+is there, or gone, already needs no transaction: a repeated command sends the missing ones.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from ltzd.chain.contracts import contract_abi
@@ -18,11 +21,13 @@ from ltzd.cli.chain_targets import ChainTarget
 from ltzd.cli.command_node import first_answering
 from ltzd.cli.offers.transaction_sender import SigningOptions, TransactionSender
 from ltzd.cli.output import print_json, print_message
+from ltzd.cli.targets import Target, open_connection
 from ltzd.cli.wallet.lookup import parse_address
 from ltzd.cli.wallet.target import WalletTarget
-from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable
+from ltzd.errors import DatabaseUnavailable, FileRejected, Misconfigured, NodeUnavailable
 from ltzd.rules.amounts import units_of
-from ltzd.values import Address, checksummed, hex_of
+from ltzd.store import start_facts
+from ltzd.values import Address, checksummed, hex_of, iso
 
 _GRANTING = {
     "AccessControlUnauthorizedAccount": "that account is not the admin of this contract",
@@ -116,6 +121,20 @@ def grant(
     asyncio.run(_grant(resolve_target(), wallet, options, limit, signing, as_json=as_json))
 
 
+async def _refuse_retired(database: Target, wallet: Address) -> None:
+    """Raises Misconfigured for a retired wallet. An absent database refuses nothing."""
+    retired: Mapping[Address, datetime] = {}
+    with suppress(DatabaseUnavailable, Misconfigured):
+        async with open_connection(database, "wallet grant") as connection:
+            retired = await start_facts.retired_wallets(connection, [wallet])
+    if wallet in retired:
+        raise Misconfigured(
+            f"{checksummed(wallet)} was retired at {iso(retired[wallet])}, and ltzd signs nothing "
+            "with it ever again; its key may be stolen: grant the role to another wallet. Nothing "
+            "was sent."
+        )
+
+
 async def _grant(
     target: RoleTarget,
     wallet: Address,
@@ -125,6 +144,7 @@ async def _grant(
     *,
     as_json: bool,
 ) -> None:
+    await _refuse_retired(target.wallet.database, wallet)
     async with first_answering(target.chain.rpc_urls) as rpc:
         held = await _held(Node(rpc), target.wallet.contracts, wallet)
         other = [

@@ -55,9 +55,7 @@ async def examine(
                 if known is None:
                     findings += await _first_block(settings, node)
                 if "operator" in settings.roles and all(each.level == "ok" for each in codes):
-                    findings += await contracts.wallet_findings(
-                        node, addresses, wallets, database.has_worked
-                    )
+                    findings += await contracts.wallet_findings(node, addresses, wallets, database)
                 if chain_id not in DEV_CHAIN_IDS:
                     findings.append(await _clock(node, name, policy))
         except (TimeoutError, NodeUnavailable):

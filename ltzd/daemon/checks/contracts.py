@@ -1,6 +1,7 @@
 """Checks which contracts are at the settings' addresses, and what the wallets may do there."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from ltzd.chain.contracts import ltz
 from ltzd.chain.contracts.access_control import decode_has_role, has_role_call
@@ -8,12 +9,13 @@ from ltzd.chain.contracts.runtime_code import build_of, matches_source
 from ltzd.chain.deployment.plan import hot_roles
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
+from ltzd.daemon.checks.database import DatabaseExamination
 from ltzd.daemon.settings.contracts import CONTRACT_NAMES
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.fleet.fleet import SettingsWallet
 from ltzd.operator.policy import MINT, TREASURY
 from ltzd.rules.checks.findings import Finding, fault, ok, warning
-from ltzd.values import Address, checksummed, hex_of
+from ltzd.values import Address, checksummed, hex_of, iso
 
 
 def judge_codes(
@@ -52,16 +54,20 @@ async def wallet_findings(
     node: Node,
     contracts: Mapping[str, Address],
     wallets: Sequence[SettingsWallet],
-    has_worked: set[Address],
+    database: DatabaseExamination,
 ) -> list[Finding]:
-    """The roles and the mint limits of wallets; `has_worked` are those that have sent before.
+    """The roles and the mint limits of wallets.
 
     A wallet that has sent before has lost its role on purpose, for example by a guardian: it must
-    not keep the rest of ltzd from starting, so that is a warning.
+    not keep the rest of ltzd from starting, so that is a warning. A retired wallet needs no role,
+    and its key may be stolen: no finding says how to grant it one.
     """
     findings: list[Finding] = []
     for wallet in wallets:
         if wallet.address is None or wallet.kind == TREASURY:
+            continue
+        if (since := database.retired.get(wallet.address)) is not None:
+            findings.append(warning("wallets", _retired(wallet, wallet.address, since)))
             continue
         try:
             sentence = await _wallet_fault(node, contracts, wallet, wallet.address)
@@ -70,9 +76,16 @@ async def wallet_findings(
             findings.append(warning("roles", reason))
             continue
         if sentence is not None:
-            level = warning if wallet.address in has_worked else fault
+            level = warning if wallet.address in database.has_worked else fault
             findings.append(level("roles", sentence))
     return findings or [ok("roles", "Every wallet of the settings has its roles.")]
+
+
+def _retired(wallet: SettingsWallet, address: Address, since: datetime) -> str:
+    return (
+        f"{wallet.setting} names {checksummed(address)}, which was retired at {iso(since)} and "
+        "stays so: remove it from the settings, and grant it no role."
+    )
 
 
 async def _wallet_fault(

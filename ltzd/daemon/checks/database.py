@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import asyncpg
 
@@ -12,13 +13,14 @@ from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.rules.checks import clocks
 from ltzd.rules.checks.findings import Finding, Level, fault, ok, warning
 from ltzd.store import database, durability, start_facts
-from ltzd.store.connection_errors import lacks_privilege, reason_of, server_of
+from ltzd.store.connection_errors import behind_pooler, lacks_privilege, reason_of, server_of
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.migrations import known_revisions
-from ltzd.store.start_facts import DatabaseFacts
+from ltzd.store.pooler import IDLE_TIMEOUT, keeps_settings
+from ltzd.store.start_facts import DatabaseFacts, ServerIdentity
 from ltzd.values import Address, hex_of
 
 _REBUILDS_REVISION = "0025"
@@ -32,6 +34,8 @@ class DatabaseExamination:
     chain: ChainIdentity | None = None
     has_worked: set[Address] = field(default_factory=set)
     """The given wallets that have sent a transaction."""
+    retired: dict[Address, datetime] = field(default_factory=dict)
+    """The given wallets that ltzd never signs with again, with the time of their retirement."""
 
 
 async def examine(
@@ -41,11 +45,14 @@ async def examine(
     examination = DatabaseExamination()
     url = settings.database_url.get_secret_value()
     try:
-        connection = await database.connect(url, "check")
+        connection = await database.connect(url, "check", settings=IDLE_TIMEOUT)
     except (Misconfigured, DatabaseUnavailable) as error:
         examination.findings.append(fault("database", error.message))
         return examination
     try:
+        if not await keeps_settings(connection):
+            examination.findings.append(fault("database", behind_pooler(url)))
+            return examination
         await _examine(connection, examination, settings, sealer, wallets)
     except database.LOST as error:
         sentence = f"The connection to {server_of(url)} broke: {reason_of(error)}."
@@ -65,6 +72,9 @@ async def _examine(
     wallets: list[Address],
 ) -> None:
     findings = examination.findings
+    server = await start_facts.server_identity(connection)
+    if not server.takes_writes:
+        findings.append(_takes_no_writes(server))
     reason = durability.fault(await durability.read(connection))
     findings.append(
         ok("durability", "Confirmed commits survive a crash of PostgreSQL.")
@@ -82,6 +92,22 @@ async def _examine(
         if "indexer" not in settings.roles and _has_rebuilds(facts.revision):
             findings += _contracts(settings, await chains.contracts_in_use(connection))
         examination.has_worked = await start_facts.wallets_with_transactions(connection, wallets)
+        examination.retired = await start_facts.retired_wallets(connection, wallets)
+
+
+def _takes_no_writes(server: ServerIdentity) -> Finding:
+    if server.is_standby:
+        return fault(
+            "database",
+            "database_url leads to a standby, which takes no writes: give the primary, or name "
+            "both servers and add target_session_attrs=primary.",
+        )
+    return fault(
+        "database",
+        "PostgreSQL gives ltzd's sessions default_transaction_read_only = on, so that they can "
+        "write nothing: end it, and look for ALTER ROLE … SET and ALTER DATABASE … SET (\\drds in "
+        "psql). A provider may set it while a disk is full.",
+    )
 
 
 def _schema(facts: DatabaseFacts, settings: Settings) -> Finding:

@@ -49,7 +49,7 @@ async def _pooler(url: PoolerUrl, direct: ServerIdentity) -> Finding:
 
 
 async def _replica(url: str, direct: ServerIdentity) -> Finding:
-    """A standby that is away stops nothing: the primary answers in its place."""
+    """A standby that is away, or was promoted, stops nothing: the primary answers in its place."""
     way = _Way("replica", "replica_url")
     try:
         replica = await _identity(url)
@@ -63,6 +63,12 @@ async def _replica(url: str, direct: ServerIdentity) -> Finding:
         )
     if not replica.is_same_database(direct):
         return way.of_another_database(replica, direct)
+    if replica.was_promoted:
+        return warning(
+            way.check,
+            "The standby of [database] replica_url was promoted: until you give a standby of the "
+            "new primary, the primary is asked in its place.",
+        )
     if not replica.is_standby:
         return fault(
             way.check,

@@ -36,7 +36,7 @@ def judge(
     if facts is None:
         unavailable = Condition(
             ConditionKind.DATABASE_UNAVAILABLE,
-            "The database does not answer, or loses commits: `ltzd check` says which",
+            "The database does not answer, takes no writes or loses commits: see `ltzd check`",
             own.process.name,
         )
         return _sorted([unavailable, *conditions])

@@ -272,13 +272,14 @@ class Leases:
             async with asyncio.timeout(policy.connect):
                 session = await _session(connection)
                 await connection.add_listener(FREED, lambda *_: self._due.notify())
-            self._outage.over()
             self._renewal_due = loop_time()
             while self._is_needed():
                 async with asyncio.timeout(policy.answer if self._held else policy.connect):
                     await self._free(connection)
                     await self._renew(connection, session)
                     await self._take(connection, session)
+                    # A server that takes no writes connects, and refuses a lease.
+                    self._outage.over()
                     await self._end_stuck_sessions(connection)
                 pause = self._renewal_due - loop_time() if self._held else policy.renewal
                 await self._due.wait(max(0.0, min(pause, policy.retry) if self._waiting else pause))
@@ -480,8 +481,15 @@ async def _connect(url: str, seconds: float) -> Connection:
 
 
 async def _session(connection: Connection) -> _Session:
+    # PostgreSQL hides the start of a session from any role but its login, also from the role that
+    # ALTER ROLE … SET role gives the session. So for this statement the role is the login.
     row = await connection.fetchrow(
-        "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+        """
+        SELECT activity.pid, activity.backend_start
+          FROM (SELECT set_config('role', 'none', true)) AS login (role)
+         CROSS JOIN LATERAL pg_stat_get_activity(
+                 CASE login.role WHEN 'none' THEN pg_backend_pid() END) AS activity
+        """
     )
     return _Session(*row)
 

@@ -18,7 +18,7 @@ from ltzd.store import database, doctor_facts
 from ltzd.store.doctor_facts import ServerFacts
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.migrations import known_revisions
-from ltzd.values import Address, hex_of
+from ltzd.values import Address, checksummed, hex_of
 from tests.support.chain.compiled_code import code_at
 from tests.support.chain.fake_node import ADDRESSES, LTZ_AT, FakeNode
 from tests.support.chain.node_fleet import FleetNode, serving
@@ -140,6 +140,11 @@ def _pooled(url: str) -> str:
     return f'pooled_url = "{url}"'
 
 
+async def _read_only(world: World) -> None:
+    name = world.database_url.rpartition("/")[2]
+    await world.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+
+
 async def _no_pooler(world: World) -> None:
     world.set(database=_pooled("postgresql://ltzd:hunter2@127.0.0.1:1/ltzd"))
 
@@ -200,6 +205,10 @@ WRONG: dict[str, tuple[Callable[[World], Awaitable[None]], list[str]]] = {
     ),
     "unknown_database": (_unknown_database, ["The database elsewhere at", "CREATE DATABASE"]),
     "wrong_password": (_wrong_password, ["refuses the password of the user ltzd"]),
+    "read_only": (
+        _read_only,
+        ["default_transaction_read_only = on", "ALTER DATABASE … SET", "while a disk is full"],
+    ),
     "no_pooler": (
         _no_pooler,
         [
@@ -396,18 +405,50 @@ async def test_a_role_that_a_working_wallet_has_lost_is_a_warning(world: World) 
     await _other_first_block(world)
     world.set(first_block=1)
     world.node.is_minter = False
-    await world.execute(
-        """
-        INSERT INTO transactions (chain_id, wallet, nonce, kind, to_address, data, gas_limit, state)
-        SELECT 31337, wallet, 0, 'mint', $2, '', 1, 'signed' FROM unnest($1::bytea[]) AS wallet
-        """,
-        *([wallet_of("01"), wallet_of("02")], LTZ_AT),
-    )
+    await _has_signed(world, wallet_of("01"), wallet_of("02"))
 
     done = await ltzd("check", "--config", world.installation.write())
 
     assert done.code == 0, done.out
     assert "warning roles" in done.out
+
+
+@pytest.mark.parametrize("has_worked", [True, False])
+async def test_a_retired_wallet_of_the_settings_gets_no_role_back_and_stops_no_start(
+    world: World, has_worked: bool
+) -> None:
+    """The runbook of a stolen key takes the roles first, and the setting out of the file later."""
+    world.node.is_minter = False
+    await _has_indexed(world, *ADDRESSES.values())
+    wallets = [wallet_of("01"), wallet_of("02")]
+    await world.execute(
+        """
+        INSERT INTO operator_wallets (chain_id, wallet, kind, state, reason)
+        SELECT 31337, wallet, kind, 'retired', 'stolen'
+          FROM unnest($1::bytea[], ARRAY['mint', 'relay']) AS named (wallet, kind)
+        """,
+        wallets,
+    )
+    if has_worked:
+        await _has_signed(world, *wallets)
+
+    done = await ltzd("check", "--config", world.installation.write())
+
+    assert done.code == 0, done.out
+    assert done.out.count("warning wallets") == 2
+    for wallet in wallets:
+        assert f"names {checksummed(wallet)}, which was retired at " in done.out
+    assert "wallet grant" not in done.out
+
+
+async def _has_signed(world: World, *wallets: Address) -> None:
+    await world.execute(
+        """
+        INSERT INTO transactions (chain_id, wallet, nonce, kind, to_address, data, gas_limit, state)
+        SELECT 31337, wallet, 0, 'mint', $2, '', 1, 'signed' FROM unnest($1::bytea[]) AS wallet
+        """,
+        *(wallets, LTZ_AT),
+    )
 
 
 def wallet_of(byte: str) -> Address:

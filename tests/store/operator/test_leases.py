@@ -81,6 +81,33 @@ async def a_holder(process: Leases) -> AsyncIterator["asyncio.Task[None]"]:
         await holding
 
 
+@asynccontextmanager
+async def two_logins(database_url: str) -> AsyncIterator[tuple[str, str]]:
+    """A user without privileges, and its second login, as docs/runbooks/rotation.md makes it."""
+    owner = await database.connect(database_url, "test")
+    place = database_url.rpartition("@")[2]
+    try:
+        await owner.execute("CREATE ROLE plain LOGIN PASSWORD 'plain'")
+        await owner.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON leases TO plain")
+        await owner.execute("CREATE ROLE plain_next LOGIN PASSWORD 'next' IN ROLE plain")
+        await owner.execute("ALTER ROLE plain_next SET role TO plain")
+        yield f"postgresql://plain:plain@{place}", f"postgresql://plain_next:next@{place}"
+    finally:
+        await owner.execute("DROP OWNED BY plain, plain_next")
+        await owner.execute("DROP ROLE plain_next, plain")
+        await owner.close()
+
+
+async def test_processes_with_two_logins_of_one_user_share_leases(database_url: str) -> None:
+    """PostgreSQL hides from `plain` when the session of `plain_next` began."""
+    async with two_logins(database_url) as (url, next_url):
+        former, following = Leases(url), Leases(next_url)
+        for holder, other in ((following, former), (former, following)):
+            async with asyncio.timeout(TIMEOUT_SECONDS), holder.hold(NAME):
+                waiting = await a_standby(other)
+            await waiting
+
+
 async def test_a_lease_has_one_holder_among_processes(database_url: str) -> None:
     first, other = Leases(database_url), Leases(database_url)
     async with first.hold(NAME), first.hold("lane/1/0x01"):
@@ -208,11 +235,19 @@ async def test_no_database_is_unavailable() -> None:
 
 
 @pytest.mark.usefixtures("stalls_count")
+@pytest.mark.parametrize(
+    ("broken", "mended"),
+    [
+        ("NOLOGIN", "LOGIN"),
+        ("SET default_transaction_read_only = on", "RESET default_transaction_read_only"),
+    ],
+)
 async def test_an_outage_is_two_lines_of_the_log_however_often_a_lease_is_wanted(
-    database_url: str, pool: Pool
+    database_url: str, pool: Pool, broken: str, mended: str
 ) -> None:
     async with session(pool) as connection:
-        await connection.execute("CREATE ROLE holder SUPERUSER NOLOGIN PASSWORD 'secret'")
+        await connection.execute("CREATE ROLE holder SUPERUSER LOGIN PASSWORD 'secret'")
+        await connection.execute(f"ALTER ROLE holder {broken}")
     address = database_url.rpartition("@")[2]
     process = Leases(f"postgresql://holder:secret@{address}")
     try:
@@ -221,7 +256,7 @@ async def test_an_outage_is_two_lines_of_the_log_however_often_a_lease_is_wanted
                 with pytest.raises(DatabaseUnavailable):
                     await hold_once(process)
             async with session(pool) as connection:
-                await connection.execute("ALTER ROLE holder LOGIN")
+                await connection.execute(f"ALTER ROLE holder {mended}")
             await hold_once(process)
     finally:
         async with session(pool) as connection:

@@ -62,9 +62,12 @@ class PgBouncer:
 
 @asynccontextmanager
 async def a_pgbouncer(
-    direct: str, *, mode: str = "transaction", server_sessions: int = 4
+    direct: str, *, mode: str = "transaction", server_sessions: int = 4, ignored: str = ""
 ) -> AsyncIterator[PgBouncer]:
-    """Starts a pooler for all databases of the server of the URL `direct`, and ends it."""
+    """Starts a pooler for all databases of the server of the URL `direct`, and ends it.
+
+    `ignored` names the startup parameters that the pooler drops instead of refusing them.
+    """
     parts = urlsplit(direct)
     async with a_data_directory() as folder:
         bouncer = PgBouncer(folder, free_port())
@@ -80,6 +83,7 @@ unix_socket_dir =
 auth_type = trust
 auth_file = {folder}/users.txt
 pool_mode = {mode}
+ignore_startup_parameters = {ignored}
 default_pool_size = {server_sessions}
 max_client_conn = 500
 server_login_retry = 1
