@@ -26,8 +26,9 @@ from ltzd.chain.deployment.plan import (
     plan,
     wanted_grants,
 )
+from ltzd.chain.node.block_refusals import lacks_block
 from ltzd.chain.node.l1_costs import L1CostReader
-from ltzd.chain.node.node import Header, Node, revert_of
+from ltzd.chain.node.node import Node, revert_of
 from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
 from ltzd.chain.signing import SignedTransaction, Signer, UnsignedTransaction
 from ltzd.concurrency.clock import Clock, loop_time
@@ -98,6 +99,7 @@ class DeploymentExecutor:
         self._report = report
         self._clock = clock
         self._mode = mode or SendMode()
+        self._height = 0
 
     async def run(self, before: Deployment) -> Deployment:
         """Deploys what is missing and returns the whole deployment.
@@ -158,19 +160,23 @@ class DeploymentExecutor:
         raise NodeUnavailable("The node's answers keep changing; try again later.")
 
     async def _read(self, deployment: Deployment) -> _View | None:
-        """The state after one block, because nodes behind one URL may differ in height.
+        """The state after one block: the highest that was seen.
 
-        Returns None if the answers contradict each other.
+        Nodes behind one URL differ in height, and one that lags would show a step of this run as
+        missing. Returns None if the answers contradict each other.
         """
         head, _ = await self._node.head_and_final()
-        wallet, at = hex_of(self._signer.address), hex(head.number)
+        self._height = max(self._height, head.number)
+        wallet, at = hex_of(self._signer.address), hex(self._height)
         names = list(deployment.contracts)
         calls: list[RpcCall] = [
             ("eth_getTransactionCount", (wallet, at)),
             ("eth_getBalance", (wallet, at)),
         ]
         calls += [("eth_getCode", (hex_of(deployment.address(name)), at)) for name in names]
-        nonce, balance, *codes = await self._batch(calls)
+        answers = await self._ask_at_head(calls)
+        _refuse_errors(answers)
+        nonce, balance, *codes = answers
         states = {}
         for name, code in zip(names, map(_bytes, codes), strict=True):
             if code:
@@ -179,7 +185,7 @@ class DeploymentExecutor:
                 if state is None:
                     return None
                 states[name] = state
-        return _View(_first_block(head), _number(nonce), _number(balance), states)
+        return _View(_first_block(self._height), _number(nonce), _number(balance), states)
 
     def _refuse_other_code(self, deployment: Deployment, name: str, code: bytes) -> None:
         at, ltz = deployment.address(name), deployment.address("LTZ")
@@ -214,16 +220,24 @@ class DeploymentExecutor:
                 contract_abi.encode_call(contract, function, *given) for function, given in views
             )
         ]
-        answers = await self._rpc.batch(calls)
+        answers = await self._ask_at_head(calls)
         if any(answer == "0x" or _is_revert(answer) for answer in answers):
             return None
         _refuse_errors(answers)
         return _role_state(contract, grants, [function for function, _ in views], answers)
 
-    async def _batch(self, calls: Sequence[RpcCall]) -> list[Any]:
-        answers = await self._rpc.batch(calls)
-        _refuse_errors(answers)
-        return answers
+    async def _ask_at_head(self, calls: Sequence[RpcCall]) -> list[Any]:
+        """The answers to calls that name a head as their block.
+
+        They are asked again while a node does not hold it: of nodes behind one URL, one may name a
+        head that another has not reached. Raises NodeUnavailable if that lasts.
+        """
+        for _ in range(_MAX_READS):
+            answers = await self._rpc.batch(calls)
+            if not any(map(_lacks_block, answers)):
+                return answers
+            await asyncio.sleep(self._mode.poll_seconds)
+        raise NodeUnavailable(f"The node does not hold block {self._height}, which it has named.")
 
     async def _send(self, deployment: Deployment, view: _View, steps: list[Step]) -> bool:
         """Sends the steps that can be sent now; returns whether all of them have receipts."""
@@ -345,12 +359,12 @@ class DeploymentExecutor:
 async def begin(node: Node, chain_id: int, genesis: Hash32, deployer: Address) -> Deployment:
     """A new deployment, which starts at the node's head."""
     head, _ = await node.head_and_final()
-    return Deployment(chain_id, genesis, deployer, _first_block(head), {})
+    return Deployment(chain_id, genesis, deployer, _first_block(head.number), {})
 
 
-def _first_block(head: Header) -> int:
+def _first_block(height: int) -> int:
     """A block below which nothing that is sent from now on can be mined."""
-    return max(1, head.number + 1 - _REORG_MARGIN)
+    return max(1, height + 1 - _REORG_MARGIN)
 
 
 def _role_state(
@@ -382,6 +396,10 @@ def _refuse_errors(answers: Sequence[Any]) -> None:
 
 def _is_revert(answer: Any) -> bool:
     return isinstance(answer, RpcError) and revert_of(answer).data is not None
+
+
+def _lacks_block(answer: Any) -> bool:
+    return isinstance(answer, RpcError) and lacks_block(answer)
 
 
 def _bytes(answer: Any) -> bytes:

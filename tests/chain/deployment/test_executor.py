@@ -12,7 +12,7 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import UnsignedTransaction
 from ltzd.dev.services.chain import DevChain, Kind
-from ltzd.errors import FileRejected, Misconfigured
+from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, hex_of
 from tests.support.chain.chains import a_chain, anvil_chain, tester_chain
 from tests.support.chain.deployments import (
@@ -28,6 +28,9 @@ from tests.support.chain.deployments import (
     Site,
     terms_of,
 )
+from tests.support.chain.faulty_node import lies
+from tests.support.chain.faulty_node.faults import Faults
+from tests.support.chain.faulty_node.node import a_faulty_node
 from tests.support.waiting import until
 
 __all__ = ["anvil_chain", "tester_chain"]
@@ -104,6 +107,26 @@ async def test_a_view_that_reverts_between_two_states_is_read_again(anvil_site: 
 
     assert contradictory.reverts == 0
     assert await anvil_site.nonce() == SENDS
+
+
+async def test_nodes_of_different_heights_behind_one_url_are_asked_again(site: Site) -> None:
+    first = await site.run()
+    async with a_faulty_node(site.rpc_url) as node:
+        node.faults = Faults(behind=3, alternates=True)
+
+        assert await site.run(Rpc(node.url)) == first
+
+    assert await site.nonce() == SENDS
+
+
+async def test_a_node_that_never_holds_its_head_is_told(tester_chain: DevChain) -> None:
+    site = Site(tester_chain.rpc_url)
+    await site.fund()
+    await site.run()
+    async with a_faulty_node(site.rpc_url) as node:
+        node.faults = Faults(lies=(lies.future_head(1000),))
+        with pytest.raises(NodeUnavailable, match=r"does not hold block \d+, which it has named"):
+            await site.run(Rpc(node.url))
 
 
 @pytest.mark.parametrize("is_delivered", [False, True])
