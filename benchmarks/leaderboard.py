@@ -146,7 +146,7 @@ class _Side:
 
         async def client() -> None:
             while (before := perf_counter()) < end:
-                board = await self._boards.read(self._brand, metric, "week", PLACES)
+                board = await self._boards.read(self._brand, "site.example", metric, "week", PLACES)
                 taken.append(perf_counter() - before)
                 if len(board.entries) != PLACES or board.total != self._users:
                     raise SystemExit(f"{len(board.entries)} of {board.total} are shown")

@@ -203,7 +203,7 @@ class LeaderboardService(Protocol):
     """The part of `actions/site_plugin/leaderboards.py` that the site plugin uses."""
 
     async def read(
-        self, brand: Brand, metric: Metric, period: Period, limit: int
+        self, brand: Brand, host: str, metric: Metric, period: Period, limit: int
     ) -> Leaderboard: ...
 
 

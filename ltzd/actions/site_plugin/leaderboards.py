@@ -1,7 +1,7 @@
 """Leaderboards of a brand's users: by LTZ earned, rewards received, or longest streak.
 
-They are public, so a user is shown by an identifier that is specific to this brand and cannot be
-linked to other brands, and never by an e-mail address.
+They are public, so a user is shown by an identifier that is specific to this site and cannot be
+linked to other sites, and never by an e-mail address.
 """
 
 import hmac
@@ -45,8 +45,13 @@ class Leaderboards:
     def __init__(self, reads: ReplicaReads) -> None:
         self._reads = reads
 
-    async def read(self, brand: Brand, metric: Metric, period: Period, limit: int) -> Leaderboard:
-        """Read the current week or month in the brand's time zone; `limit` is at least 1."""
+    async def read(
+        self, brand: Brand, host: str, metric: Metric, period: Period, limit: int
+    ) -> Leaderboard:
+        """Read the current week or month in the brand's time zone, for the brand's site at `host`.
+
+        `limit` is at least 1.
+        """
 
         async def ask(connection: Connection) -> tuple[bytes, LeaderboardTotals]:
             key, now = await leaderboard_totals.member_key(connection, brand.address)
@@ -56,13 +61,14 @@ class Leaderboards:
             )
 
         key, top = await self._reads.read(ask)
-        entries = (_entry(key, place, rank) for rank, place in enumerate(top.places, 1))
+        entries = (_entry(key, host, place, rank) for rank, place in enumerate(top.places, 1))
         return Leaderboard(tuple(entries), top.total)
 
 
-def _entry(key: bytes, place: RankedWallet, rank: int) -> LeaderboardEntry:
+def _entry(key: bytes, host: str, place: RankedWallet, rank: int) -> LeaderboardEntry:
     who = place.wallet if place.user_id is None else place.user_id.bytes
-    identifier = hmac.digest(key, who, "sha256").hex()[:_IDENTIFIER_DIGITS]
+    member_of_site = host.encode() + b"\0" + who
+    identifier = hmac.digest(key, member_of_site, "sha256").hex()[:_IDENTIFIER_DIGITS]
     return LeaderboardEntry(identifier, _shown(place.username, identifier), place.value, rank)
 
 

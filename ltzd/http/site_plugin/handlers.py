@@ -165,9 +165,10 @@ class SitePluginHandlers:
 
     @raises(*COMMON_ERRORS, InvalidParams)
     async def leaderboard(self, request: Request) -> Reply:
-        brand = self._members.brand_of(host_of(request))
+        host = host_of(request)
+        brand = self._members.brand_of(host)
         query = LeaderboardQuery.from_query(request.get_args(keep_blank_values=True))
-        board = await self._leaderboards.read(brand, query.metric, query.period, query.limit)
+        board = await self._leaderboards.read(brand, host, query.metric, query.period, query.limit)
         return site_reply(LeaderboardResponse.body(query, board))
 
     @raises(*LOG_IN_ERRORS)

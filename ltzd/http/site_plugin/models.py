@@ -267,7 +267,7 @@ class LeaderboardRow(ResponseModel):
     """A ranked member (spec 2.9)."""
 
     user_identifier: str = Field(
-        description="The same for a user at all sites of this brand; another one at other brands"
+        description="The same for a user in all answers of this site; another one at other sites"
     )
     username: str
     value: int

@@ -28,6 +28,7 @@ from tests.support.surfaces.event_action import SEALER, a_brand
 
 ANN, BOB = a_wallet(1), a_wallet(2)
 OTHER = "0x" + "b1" * 20
+HOST = "site.example"
 
 
 async def apply(pool: Pool, brand: Brand) -> Brand:
@@ -41,12 +42,13 @@ async def key_of(pool: Pool, brand: Brand) -> bytes:
     return key
 
 
-async def entries(pool: Pool, brand: Brand) -> tuple[LeaderboardEntry, ...]:
-    return (await Leaderboards(ReplicaReads(pool)).read(brand, "ltz_earned", "all", 10)).entries
+async def entries(pool: Pool, brand: Brand, host: str = HOST) -> tuple[LeaderboardEntry, ...]:
+    boards = Leaderboards(ReplicaReads(pool))
+    return (await boards.read(brand, host, "ltz_earned", "all", 10)).entries
 
 
 async def values(pool: Pool, brand: Brand, period: Period = "all") -> list[int]:
-    board = await Leaderboards(ReplicaReads(pool)).read(brand, "ltz_earned", period, 10)
+    board = await Leaderboards(ReplicaReads(pool)).read(brand, HOST, "ltz_earned", period, 10)
     assert board.total == len(board.entries)
     return [entry.value for entry in board.entries]
 
@@ -83,14 +85,14 @@ async def a_user(pool: Pool, wallet: Address = ANN) -> UUID:
 
 
 def identifier(key: bytes, who: bytes) -> str:
-    return hmac.new(key, who, hashlib.sha256).hexdigest()[:32]
+    return hmac.new(key, HOST.encode() + b"\0" + who, hashlib.sha256).hexdigest()[:32]
 
 
 async def test_a_board_has_ranks_from_1_and_says_how_many_are_ranked(pool: Pool) -> None:
     brand = await apply(pool, a_brand())
     await Earnings(pool).earn(*(Earned(a_wallet(number), number) for number in range(1, 6)))
 
-    board = await Leaderboards(ReplicaReads(pool)).read(brand, "ltz_earned", "all", 3)
+    board = await Leaderboards(ReplicaReads(pool)).read(brand, HOST, "ltz_earned", "all", 3)
 
     assert [(entry.rank, entry.value) for entry in board.entries] == [(1, 5), (2, 4), (3, 3)]
     assert board.total == 5
@@ -98,7 +100,7 @@ async def test_a_board_has_ranks_from_1_and_says_how_many_are_ranked(pool: Pool)
 
 async def test_a_leaderboard_without_members_is_empty(pool: Pool) -> None:
     board = await Leaderboards(ReplicaReads(pool)).read(
-        await apply(pool, a_brand()), "streak", "week", 10
+        await apply(pool, a_brand()), HOST, "streak", "week", 10
     )
 
     assert (board.entries, board.total) == ((), 0)
@@ -121,6 +123,17 @@ async def test_user_identifiers_are_keyed_by_brand_and_cannot_be_joined_across_b
     assert here.user_identifier != there.user_identifier
     assert here.username != there.username
     assert (here,) == await entries(pool, brand), "an identifier does not change"
+
+
+async def test_user_identifiers_cannot_be_joined_across_sites_of_a_brand(pool: Pool) -> None:
+    brand = await apply(pool, a_brand())
+    await Earnings(pool).earn(Earned(ANN))
+    await a_user(pool)
+
+    (here,), (there,) = await entries(pool, brand), await entries(pool, brand, "shop.example")
+
+    assert here.user_identifier != there.user_identifier
+    assert here.username != there.username
 
 
 async def test_a_wallet_without_a_user_is_identified_by_itself(pool: Pool) -> None:

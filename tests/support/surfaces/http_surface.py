@@ -667,8 +667,10 @@ class FakeSite:
     def _streak(self) -> StreakSummary:
         return StreakSummary(8, self.multiplier, Milestone(30, 250), (Milestone(7, 50),))
 
-    async def read(self, brand: Brand, metric: Metric, period: Period, limit: int) -> Leaderboard:
-        self._record("read", (brand.id, metric, period, limit))
+    async def read(
+        self, brand: Brand, host: str, metric: Metric, period: Period, limit: int
+    ) -> Leaderboard:
+        self._record("read", (brand.id, host, metric, period, limit))
         return Leaderboard(self.entries[:limit], len(self.entries))
 
     async def redeem(

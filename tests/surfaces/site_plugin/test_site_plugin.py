@@ -285,7 +285,7 @@ async def test_the_leaderboard_needs_no_log_in_and_has_defaults(surface: Running
             "total": 1,
         },
     )
-    assert surface.site.requests == [(BRAND_ID, "ltz_earned", "week", 10)]
+    assert surface.site.requests == [(BRAND_ID, SITE_HOST, "ltz_earned", "week", 10)]
 
 
 @pytest.mark.parametrize("metric", ["ltz_earned", "activity", "streak"])
@@ -295,7 +295,7 @@ async def test_every_metric_and_period_can_be_asked_for(
 ) -> None:
     answer = await get(surface, f"leaderboard?metric={metric}&period={period}&limit=100&x=1&x=2")
     assert (answer.status, answer.body["metric"], answer.body["period"]) == (200, metric, period)
-    assert surface.site.requests == [(BRAND_ID, metric, period, 100)]
+    assert surface.site.requests == [(BRAND_ID, SITE_HOST, metric, period, 100)]
 
 
 async def test_a_member_sees_himself(surface: RunningSurfaces) -> None:
