@@ -91,6 +91,21 @@ async def test_a_length_that_another_reader_may_not_understand_is_refused_with_a
     assert received.count(b"HTTP/1.1 ") == 1
 
 
+@pytest.mark.parametrize("path", [b"/service-api/verify-dns", b"/relay"])
+async def test_a_chunked_body_of_http_1_0_is_refused_with_all_behind_it(
+    surface: RunningSurfaces, path: bytes
+) -> None:
+    """A proxy that knows HTTP/1.0 alone reads the chunks as the next request."""
+    start = b"POST " + path + b" HTTP/1.0\r\nHost: a.example\r\nConnection: keep-alive\r\n"
+    coded = start + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    received = await say(surface, coded + b"2\r\n{}\r\n0\r\n\r\n" + SECOND)
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"connection: close" in head.lower()
+    error = json.loads(body)["error"]
+    assert error == "Malformed request: HTTP/1.0 has no Transfer-Encoding"
+
+
 async def test_a_method_called_none_is_judged_like_any_other(surface: RunningSurfaces) -> None:
     """Sanic gives that method to its own stand-in for a head that it cannot parse."""
     start = b"NONE /service-api/manual-event HTTP/1.1\r\nHost: a.example\r\n"
