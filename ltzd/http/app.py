@@ -62,7 +62,7 @@ from ltzd.http.site_plugin import links as site_links
 from ltzd.http.site_plugin import operations as site_operations
 from ltzd.http.site_plugin.handlers import NONCE_HEADER
 from ltzd.http.site_plugin.own_paths import OwnPaths
-from ltzd.http.surface import Surface
+from ltzd.http.surface import READ_METHODS, Surface
 from ltzd.http.tracker import handlers as tracker
 from ltzd.http.tracker import operations as tracker_operations
 
@@ -233,14 +233,10 @@ class _Durations:
 
 
 def _add_context_headers(context: SimpleNamespace, headers: Header) -> None:
-    """Adds what the handler learned before it replied or failed: nonce, rate window and age, and
-    that no cache may store the response.
-    """
+    """Adds what the handler learned before it replied or failed: nonce, rate window and age."""
     age = answer_age()
     if age is not None:
         headers["Age"] = str(math.ceil(age))  # RFC 9111, 5.1
-    if hasattr(context, "no_store"):
-        headers["Cache-Control"] = "no-store"
     if hasattr(context, "nonce"):
         headers[NONCE_HEADER] = context.nonce
     if hasattr(context, "window"):
@@ -325,6 +321,9 @@ def install_middleware(
             path_of(request),
             is_preflight=request.method == "OPTIONS",
         )
+        if request.method in READ_METHODS:
+            # A response that says nothing may be stored, and some caches do so for minutes.
+            headers.setdefault("Cache-Control", "no-store")
         _add_context_headers(context, headers)
         if hasattr(context, "begun"):  # Sanic skips `begin` for a request that timed out
             headers["X-Request-Id"] = context.id
