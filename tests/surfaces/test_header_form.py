@@ -77,8 +77,23 @@ async def test_a_head_that_can_be_read_in_two_ways_is_refused_with_all_behind_it
         (b"Transfer-Encoding: chunked", b"0x2\r\n{}\r\n0\r\n\r\n"),
         (b"Transfer-Encoding: chunked", b" 2\r\n{}\r\n0\r\n\r\n"),
         (b"Transfer-Encoding: chunked", "\u0662\r\n{}\r\n0\r\n\r\n".encode()),
+        (b"Transfer-Encoding: chunked", b"2\r\n{}XX0\r\n\r\n"),
+        # After a line feed that ends the data, another reader reads a chunk of 0x50 bytes.
+        (b"Transfer-Encoding: chunked", b"2\r\n{}\n50\r\n\r\n"),
+        # A line feed ends the line of the chunk's size for another reader.
+        (b"Transfer-Encoding: chunked", b"2;\n{}\r\n{}\r\n0\r\n\r\n"),
+        (b"Transfer-Encoding: chunked", b"2\r\n{}\r\n0;\n\r\n\r\n"),
     ],
-    ids=["arabic-length", "0x-chunk", "space-chunk", "arabic-chunk"],
+    ids=[
+        "arabic-length",
+        "0x-chunk",
+        "space-chunk",
+        "arabic-chunk",
+        "data-without-end",
+        "data-with-line-feed",
+        "extension-with-line-feed",
+        "last-chunk-with-line-feed",
+    ],
 )
 async def test_a_length_that_another_reader_may_not_understand_is_refused_with_all_behind_it(
     surface: RunningSurfaces, framing: bytes, body: bytes
@@ -89,6 +104,33 @@ async def test_a_length_that_another_reader_may_not_understand_is_refused_with_a
     assert received.startswith(b"HTTP/1.1 400 ")
     assert b"Malformed request" in received
     assert received.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [b"2\r\n{}\r\n0\r\n\r\n"],
+        [b'1;name=value\r\n{\r\n1;a="b"\r\n}\r\n0;x\r\n\r\n'],
+        [b"2 \r\n{}\r\n", b"0\r\n\r\n"],
+        [b"2", b"\r", b"\n{", b"}\r", b"\n0\r\n", b"\r\n"],
+    ],
+    ids=["plain", "extensions", "space", "in-pieces"],
+)
+async def test_a_well_formed_chunked_body_is_read(
+    surface: RunningSurfaces, chunks: list[bytes]
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(surface.url.rpartition(":")[2]))
+    head = b"POST /service-api/verify-dns HTTP/1.1\r\nHost: a.example\r\nExpect: 100-continue\r\n"
+    writer.write(head + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+    assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    for chunk in chunks:
+        writer.write(chunk)
+        await writer.drain()
+    writer.write(SECOND)
+    received = await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+    assert b"domain: is required" in received
+    assert received.count(b"HTTP/1.1 ") == 2
 
 
 @pytest.mark.parametrize("path", [b"/service-api/verify-dns", b"/relay"])
