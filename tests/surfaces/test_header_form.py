@@ -133,6 +133,15 @@ async def test_a_well_formed_chunked_body_is_read(
     assert received.count(b"HTTP/1.1 ") == 2
 
 
+@pytest.mark.parametrize("start", [b"POST /nowhere", b"PUT /relay", b"OPTIONS /relay"])
+async def test_nothing_behind_such_a_body_is_read_if_it_has_no_reader(
+    surface: RunningSurfaces, start: bytes
+) -> None:
+    head = start + b" HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n"
+    received = await say(surface, head + b"2\r\n{}\n50\r\n\r\n" + SECOND)
+    assert received.count(b"HTTP/1.1 ") == 1
+
+
 @pytest.mark.parametrize("path", [b"/service-api/verify-dns", b"/relay"])
 async def test_a_chunked_body_of_http_1_0_is_refused_with_all_behind_it(
     surface: RunningSurfaces, path: bytes
