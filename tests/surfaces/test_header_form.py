@@ -83,6 +83,7 @@ async def test_a_head_that_can_be_read_in_two_ways_is_refused_with_all_behind_it
         # A line feed ends the line of the chunk's size for another reader.
         (b"Transfer-Encoding: chunked", b"2;\n{}\r\n{}\r\n0\r\n\r\n"),
         (b"Transfer-Encoding: chunked", b"2\r\n{}\r\n0;\n\r\n\r\n"),
+        (b"Transfer-Encoding: chunked", b"2;" + b"a" * 63 + b"\r\n{}\r\n0\r\n\r\n"),
     ],
     ids=[
         "arabic-length",
@@ -93,6 +94,7 @@ async def test_a_head_that_can_be_read_in_two_ways_is_refused_with_all_behind_it
         "data-with-line-feed",
         "extension-with-line-feed",
         "last-chunk-with-line-feed",
+        "too-long-extension",
     ],
 )
 async def test_a_length_that_another_reader_may_not_understand_is_refused_with_all_behind_it(
@@ -112,9 +114,10 @@ async def test_a_length_that_another_reader_may_not_understand_is_refused_with_a
         [b"2\r\n{}\r\n0\r\n\r\n"],
         [b'1;name=value\r\n{\r\n1;a="b"\r\n}\r\n0;x\r\n\r\n'],
         [b"2 \r\n{}\r\n", b"0\r\n\r\n"],
+        [b"2;" + b"a" * 62, b"\r\n{}\r\n0\r\n\r\n"],
         [b"2", b"\r", b"\n{", b"}\r", b"\n0\r\n", b"\r\n"],
     ],
-    ids=["plain", "extensions", "space", "in-pieces"],
+    ids=["plain", "extensions", "space", "long-extension", "in-pieces"],
 )
 async def test_a_well_formed_chunked_body_is_read(
     surface: RunningSurfaces, chunks: list[bytes]

@@ -13,10 +13,10 @@ from ltzd.http.responses import Reply
 
 _WITHOUT_BODY = frozenset((204, 304))
 _NUMBER = re.compile(r"[0-9A-Fa-f]+[ \t]*")
-_CHUNK_START = re.compile(rb"\r\n[^\x00-\x08\x0a-\x1f\x7f]+\r\n")
+_LONGEST_CHUNK_LINE = 64
+"""Bytes of a chunk's size and extensions."""
+_CHUNK_START = re.compile(rb"\r\n[^\x00-\x08\x0a-\x1f\x7f]{1,%d}\r\n" % _LONGEST_CHUNK_LINE)
 """The end of the head or of the last chunk's data, and the line of a chunk's size."""
-_LONGEST_CHUNK_START = 64
-"""Bytes."""
 
 
 class ReplyStream(Http):
@@ -50,7 +50,7 @@ class ReplyStream(Http):
     async def _check_chunk_start(self) -> None:
         """Raises BadRequest, and ends the connection."""
         buffer = self.recv_buffer
-        while (end := buffer.find(b"\r\n", 3)) < 0 and len(buffer) <= _LONGEST_CHUNK_START:
+        while (end := buffer.find(b"\r\n", 3)) < 0 and len(buffer) <= 3 + _LONGEST_CHUNK_LINE:
             await self._receive_more()
         if _CHUNK_START.fullmatch(buffer[: end + 2]) is None:
             self.keep_alive = False
