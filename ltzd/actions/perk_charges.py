@@ -23,7 +23,7 @@ from ltzd.actions.relayer.gas_refusals import count_gas_refusal
 from ltzd.actions.relayer.outcomes import cancellation_reason, unknown_without_database
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimits
-from ltzd.chain.contracts import perk_nft, reverts
+from ltzd.chain.contracts import abi_words, perk_nft, reverts
 from ltzd.concurrency.batcher import Batcher
 from ltzd.errors import (
     HolderChanged,
@@ -424,7 +424,12 @@ def _call(token_id: int, holder: Address, amount: int, left: int, reference: byt
 def _refusal(data: bytes) -> LtzdError:
     reason = reverts.describe(data)
     if reverts.error_name(data) == "HolderChanged":
-        return HolderChanged("The token has changed hands", reason=reason)
+        with suppress(ValueError):  # malformed data is described like any other revert
+            words = abi_words.WordReader(data[4:])
+            token, holder = str(words.uint()), checksummed(words.address())
+            return HolderChanged(
+                "The token has changed hands", tokenId=token, holder=holder, reason=reason
+            )
     return TransactionFailed(f"Transaction failed: {reason}", reason=reason)
 
 

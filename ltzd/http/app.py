@@ -32,7 +32,7 @@ from ltzd.http.connections.pace import RefusalPace
 from ltzd.http.connections.sweep import Sweep
 from ltzd.http.constraints import handlers as constraints
 from ltzd.http.constraints import operations as constraint_operations
-from ltzd.http.errors import ErrorResponder, http_error_of, path_of
+from ltzd.http.errors import ErrorResponder, RequestMalformed, http_error_of, path_of
 from ltzd.http.event_handler import domain_verification
 from ltzd.http.event_handler import handlers as event_handler
 from ltzd.http.event_handler import operations as event_operations
@@ -50,7 +50,7 @@ from ltzd.http.relayer import operations as relay_operations
 from ltzd.http.relayer.address_limit import AddressLimit
 from ltzd.http.requests.client_address import client_class, network_of, refuse_plain_http
 from ltzd.http.requests.cors import Cors
-from ltzd.http.requests.header_form import bad_headers, closes_for_bad_headers
+from ltzd.http.requests.header_form import closing_fault
 from ltzd.http.requests.host_header import refuse_bad_host
 from ltzd.http.requests.rate_limits import window_headers
 from ltzd.http.responses import Reply
@@ -62,7 +62,7 @@ from ltzd.http.site_plugin import links as site_links
 from ltzd.http.site_plugin import operations as site_operations
 from ltzd.http.site_plugin.handlers import NONCE_HEADER
 from ltzd.http.site_plugin.own_paths import OwnPaths
-from ltzd.http.surface import Surface
+from ltzd.http.surface import READ_METHODS, Surface
 from ltzd.http.tracker import handlers as tracker
 from ltzd.http.tracker import operations as tracker_operations
 
@@ -233,14 +233,10 @@ class _Durations:
 
 
 def _add_context_headers(context: SimpleNamespace, headers: Header) -> None:
-    """Adds what the handler learned before it replied or failed: nonce, rate window and age, and
-    that no cache may store the response.
-    """
+    """Adds what the handler learned before it replied or failed: nonce, rate window and age."""
     age = answer_age()
     if age is not None:
         headers["Age"] = str(math.ceil(age))  # RFC 9111, 5.1
-    if hasattr(context, "no_store"):
-        headers["Cache-Control"] = "no-store"
     if hasattr(context, "nonce"):
         headers[NONCE_HEADER] = context.nonce
     if hasattr(context, "window"):
@@ -262,29 +258,28 @@ class _Entrance:
         self, request: Request, *, is_new: bool
     ) -> HTTPResponse | Coroutine[Any, Any, HTTPResponse | None] | None:
         """Not a coroutine for events: creating one would cost more than the whole function."""
-        is_malformed = closes_for_bad_headers(request)
+        fault = closing_fault(request)
         has_handler = is_new and request.route is not None
         waiting = self._admission.begin(request) if has_handler else None
         if waiting is not None or self._address_limit.applies_to(request):
-            return self._enter_later(request, waiting, is_malformed=is_malformed)
-        return self._check(request, is_malformed=is_malformed)
+            return self._enter_later(request, waiting, fault)
+        return self._check(request, fault)
 
     async def _enter_later(
         self,
         request: Request,
         waiting: Coroutine[Any, Any, None] | None,
-        *,
-        is_malformed: bool,
+        fault: RequestMalformed | None,
     ) -> HTTPResponse | None:
         if waiting is not None:
             await waiting
         if self._address_limit.applies_to(request):
             await self._address_limit.count(request)
-        return self._check(request, is_malformed=is_malformed)
+        return self._check(request, fault)
 
-    def _check(self, request: Request, *, is_malformed: bool) -> HTTPResponse | None:
-        if is_malformed:
-            raise bad_headers()
+    def _check(self, request: Request, fault: RequestMalformed | None) -> HTTPResponse | None:
+        if fault is not None:
+            raise fault
         refuse_bad_host(request)
         if request.method == "OPTIONS":
             # Spec 5: every path answers a preflight. Over plain HTTP too: it discloses nothing, and
@@ -326,6 +321,9 @@ def install_middleware(
             path_of(request),
             is_preflight=request.method == "OPTIONS",
         )
+        if request.method in READ_METHODS:
+            # A response that says nothing may be stored, and some caches do so for minutes.
+            headers.setdefault("Cache-Control", "no-store")
         _add_context_headers(context, headers)
         if hasattr(context, "begun"):  # Sanic skips `begin` for a request that timed out
             headers["X-Request-Id"] = context.id

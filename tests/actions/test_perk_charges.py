@@ -39,7 +39,7 @@ from ltzd.store.database import Connection, Pool, open_pool, session, transactio
 from ltzd.store.perk_charges import TokenCharges
 from ltzd.store.relayer import gas_budgets
 from ltzd.store.wakeups import RELAYS
-from ltzd.values import Address
+from ltzd.values import Address, checksummed
 from tests.support.chain.counting_node import CountingClient
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, OTHERS_AT
 from tests.support.chain.mint_world import true
@@ -491,12 +491,18 @@ async def test_concurrent_redemptions_do_not_exceed_the_total_budget(till: Till)
 # --- tokens that change hands -----------------------------------------------------------------
 
 
+def named(refusal: HolderChanged) -> tuple[object, object]:
+    """The token and its holder, as a refusal by the index names them."""
+    return refusal.details["tokenId"], refusal.details["holder"]
+
+
 async def test_a_sale_that_is_not_indexed_yet_is_detected_by_the_simulation(till: Till) -> None:
     till.node.holders[TOKEN] = OTHER_USER
     async with till.world.relaying():
-        with pytest.raises(HolderChanged):
+        with pytest.raises(HolderChanged) as refused:
             await till.redeem(user=USER)
     assert (await till.rows(), till.node.sent()) == (0, [])
+    assert named(refused.value) == (str(TOKEN), checksummed(OTHER_USER))
 
 
 async def test_a_sale_during_a_redemption_is_reported_to_every_repeated_request(
@@ -507,11 +513,13 @@ async def test_a_sale_during_a_redemption_is_reported_to_every_repeated_request(
         await till.is_published(1)
         till.node.holders[TOKEN] = OTHER_USER
         till.node.mine()
-        with pytest.raises(HolderChanged):
+        with pytest.raises(HolderChanged) as refused:
             await request
-        with pytest.raises(HolderChanged):
+        with pytest.raises(HolderChanged) as repeated:
             await till.redeem(idempotency_key="till-1-0001")
     assert len(till.node.sent()) == 1
+    for refusal in (refused.value, repeated.value):
+        assert named(refusal) == (str(TOKEN), checksummed(OTHER_USER))
     assert till.node.left(TOKEN) == CHARGES
 
 

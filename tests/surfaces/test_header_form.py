@@ -77,8 +77,25 @@ async def test_a_head_that_can_be_read_in_two_ways_is_refused_with_all_behind_it
         (b"Transfer-Encoding: chunked", b"0x2\r\n{}\r\n0\r\n\r\n"),
         (b"Transfer-Encoding: chunked", b" 2\r\n{}\r\n0\r\n\r\n"),
         (b"Transfer-Encoding: chunked", "\u0662\r\n{}\r\n0\r\n\r\n".encode()),
+        (b"Transfer-Encoding: chunked", b"2\r\n{}XX0\r\n\r\n"),
+        # After a line feed that ends the data, another reader reads a chunk of 0x50 bytes.
+        (b"Transfer-Encoding: chunked", b"2\r\n{}\n50\r\n\r\n"),
+        # A line feed ends the line of the chunk's size for another reader.
+        (b"Transfer-Encoding: chunked", b"2;\n{}\r\n{}\r\n0\r\n\r\n"),
+        (b"Transfer-Encoding: chunked", b"2\r\n{}\r\n0;\n\r\n\r\n"),
+        (b"Transfer-Encoding: chunked", b"2;" + b"a" * 63 + b"\r\n{}\r\n0\r\n\r\n"),
     ],
-    ids=["arabic-length", "0x-chunk", "space-chunk", "arabic-chunk"],
+    ids=[
+        "arabic-length",
+        "0x-chunk",
+        "space-chunk",
+        "arabic-chunk",
+        "data-without-end",
+        "data-with-line-feed",
+        "extension-with-line-feed",
+        "last-chunk-with-line-feed",
+        "too-long-extension",
+    ],
 )
 async def test_a_length_that_another_reader_may_not_understand_is_refused_with_all_behind_it(
     surface: RunningSurfaces, framing: bytes, body: bytes
@@ -89,6 +106,58 @@ async def test_a_length_that_another_reader_may_not_understand_is_refused_with_a
     assert received.startswith(b"HTTP/1.1 400 ")
     assert b"Malformed request" in received
     assert received.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [b"2\r\n{}\r\n0\r\n\r\n"],
+        [b'1;name=value\r\n{\r\n1;a="b"\r\n}\r\n0;x\r\n\r\n'],
+        [b"2 \r\n{}\r\n", b"0\r\n\r\n"],
+        [b"2;" + b"a" * 62, b"\r\n{}\r\n0\r\n\r\n"],
+        [b"2", b"\r", b"\n{", b"}\r", b"\n0\r\n", b"\r\n"],
+    ],
+    ids=["plain", "extensions", "space", "long-extension", "in-pieces"],
+)
+async def test_a_well_formed_chunked_body_is_read(
+    surface: RunningSurfaces, chunks: list[bytes]
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(surface.url.rpartition(":")[2]))
+    head = b"POST /service-api/verify-dns HTTP/1.1\r\nHost: a.example\r\nExpect: 100-continue\r\n"
+    writer.write(head + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+    assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    for chunk in chunks:
+        writer.write(chunk)
+        await writer.drain()
+    writer.write(SECOND)
+    received = await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+    assert b"domain: is required" in received
+    assert received.count(b"HTTP/1.1 ") == 2
+
+
+@pytest.mark.parametrize("start", [b"POST /nowhere", b"PUT /relay", b"OPTIONS /relay"])
+async def test_nothing_behind_such_a_body_is_read_if_it_has_no_reader(
+    surface: RunningSurfaces, start: bytes
+) -> None:
+    head = start + b" HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n"
+    received = await say(surface, head + b"2\r\n{}\n50\r\n\r\n" + SECOND)
+    assert received.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize("path", [b"/service-api/verify-dns", b"/relay"])
+async def test_a_chunked_body_of_http_1_0_is_refused_with_all_behind_it(
+    surface: RunningSurfaces, path: bytes
+) -> None:
+    """A proxy that knows HTTP/1.0 alone reads the chunks as the next request."""
+    start = b"POST " + path + b" HTTP/1.0\r\nHost: a.example\r\nConnection: keep-alive\r\n"
+    coded = start + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    received = await say(surface, coded + b"2\r\n{}\r\n0\r\n\r\n" + SECOND)
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"connection: close" in head.lower()
+    error = json.loads(body)["error"]
+    assert error == "Malformed request: HTTP/1.0 has no Transfer-Encoding"
 
 
 async def test_a_method_called_none_is_judged_like_any_other(surface: RunningSurfaces) -> None:

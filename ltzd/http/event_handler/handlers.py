@@ -118,10 +118,9 @@ class EventHandlers:
         return models.Caller(origin, client_network(request), signed_request_of(request, raw))
 
     @raises(InvalidFields, NotFound, DatabaseUnavailable)
-    async def event(self, request: Request, event_id: str) -> Reply:
+    async def event(self, _request: Request, event_id: str) -> Reply:
         if not UUID_TEXT.fullmatch(event_id):
             raise models.invalid_event_id()
-        request.ctx.no_store = True  # a stored state would be told until it expires
         return _reply(models.EventStatusResponse.of(await self._events.find(UUID(event_id))))
 
     @raises(InvalidFields, NotFound)

@@ -165,12 +165,7 @@ class PerkChargeHandlers:
     async def _read_query(
         self, request: Request, query_of: Callable[[str], Query]
     ) -> tuple[SignedCaller, Query]:
-        """The caller and its query. An invalid query spends the nonce too.
-
-        A shared cache knows that responses to requests with Authorization are private; it does not
-        know our headers, and would give what it stored to callers who sign nothing.
-        """
-        request.ctx.no_store = True
+        """The caller and its query. An invalid query spends the nonce too."""
         raw = await read_body(request, BODY_LIMIT)
         caller = await self._authenticate(request, raw)
         try:

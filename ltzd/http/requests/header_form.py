@@ -2,7 +2,8 @@
 
 Sanic takes a header whose name ends with a space for another header, and leaves control characters
 in values. A proxy in front of ltzd may read such a line as Content-Length, as Host, or as two
-lines, and then the two disagree where the request ends (RFC 9112 5.1, RFC 9110 5.5).
+lines, and then the two disagree where the request ends (RFC 9112 5.1, RFC 9110 5.5). So do a proxy
+and ltzd if the proxy knows HTTP/1.0 alone, whose bodies are never chunked (RFC 9112 6.1).
 """
 
 import re
@@ -26,24 +27,32 @@ def is_well_formed(head: bytes) -> bool:
     return _LINES.fullmatch(head) is not None and _STRANGE_FRAMING.search(head) is None
 
 
-def closes_for_bad_headers(request: Request) -> bool:
-    """Returns whether a header is malformed, and ends the connection behind the answer if so, since
-    bytes of a body may be left in it.
+def closing_fault(request: Request) -> RequestMalformed | None:
+    """Returns the fault of the request's headers, and ends the connection behind the answer if
+    there is one, since bytes of a body may be left in it.
 
     Must be called before any other refusal: after that one, too, the bytes must not be read.
     """
-    if is_stand_in(request) or is_well_formed(request.head):
-        return False  # Sanic itself refuses a head that it could not parse
+    if is_stand_in(request):
+        return None  # Sanic itself refuses a head that it could not parse
+    fault = _fault_of(request)
+    if fault is None:
+        return None
     stream: Any = request.stream
     stream.keep_alive = False
-    return True
+    return RequestMalformed(fault)
 
 
 def refuse_bad_headers(request: Request) -> None:
-    """Raises RequestMalformed, and ends the connection as `closes_for_bad_headers` does."""
-    if closes_for_bad_headers(request):
-        raise bad_headers()
+    """Raises RequestMalformed, and ends the connection as `closing_fault` does."""
+    fault = closing_fault(request)
+    if fault is not None:
+        raise fault
 
 
-def bad_headers() -> RequestMalformed:
-    return RequestMalformed("a header's name or value holds a character that is not allowed there")
+def _fault_of(request: Request) -> str | None:
+    if not is_well_formed(request.head):
+        return "a header's name or value holds a character that is not allowed there"
+    if request.version == "1.0" and "transfer-encoding" in request.headers:
+        return "HTTP/1.0 has no Transfer-Encoding"
+    return None

@@ -88,7 +88,6 @@ LOG_IN_ERRORS = (
 )
 BODY_ERRORS = (BodyUnreadable, BodyTooLarge)
 
-_NO_STORE = {"Cache-Control": "no-store"}
 # ASCII only: IDNA maps some other letters to ASCII ones.
 _HOST = re.compile(r"([A-Za-z0-9.-]{1,254})(?::[0-9]{1,5})?")
 _ABSOLUTE_URL = re.compile(rb"[^:/?#]+://([^/?#]*)")
@@ -176,7 +175,7 @@ class SitePluginHandlers:
         member = await self._member(request)
         streak = await self._check_ins.streak(member)
         funds = await self._redemptions.funds(self._brand_of(member), member)
-        return site_reply(MemberResponse.body(member, funds, streak), headers=_NO_STORE)
+        return site_reply(MemberResponse.body(member, funds, streak))
 
     @raises(*COMMON_ERRORS)
     async def perks(self, request: Request) -> Reply:

@@ -52,8 +52,6 @@ COMMON_ERRORS = (
     DatabaseUnavailable,
 )
 
-_NO_STORE = {"Cache-Control": "no-store"}
-
 
 def surface(links: SiteLinkService, cors: Cors) -> Surface:
     handlers = SiteLinkHandlers(links, cors)
@@ -77,13 +75,13 @@ class SiteLinkHandlers:
         owner = await self._owner(request)
         link = CreateSiteLinkBody.from_json(body)
         code = await self._links.new_code(owner, link.host, link.allowance)
-        return json_reply(SiteLinkCodeResponse.body(code), 201, dict(_NO_STORE))
+        return json_reply(SiteLinkCodeResponse.body(code), 201, {"Cache-Control": "no-store"})
 
     @raises(*COMMON_ERRORS)
     async def links(self, request: Request) -> Reply:
         self._cors.refuse_foreign_origin(request)
         links = await self._links.links_of(await self._owner(request))
-        return json_reply(SiteLinksResponse.body(links), 200, dict(_NO_STORE))
+        return json_reply(SiteLinksResponse.body(links))
 
     @raises(*COMMON_ERRORS, NotFound)
     async def end(self, request: Request, host: str) -> Reply:

@@ -36,8 +36,8 @@ _DIGITS = re.compile(r"[0-9]{1,9}")
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
-def site_reply(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
-    return Reply(_encoder.encode(body), status, dict(headers or {}), JSON)
+def site_reply(body: object, status: int = 200) -> Reply:
+    return Reply(_encoder.encode(body), status, content_type=JSON)
 
 
 def invalid_params(error: ValidationError) -> InvalidParams:

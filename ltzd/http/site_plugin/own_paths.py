@@ -4,12 +4,15 @@ A reverse proxy can then pass a site's path on unchanged. Routes, limits and err
 path of the settings alone, since the path is exchanged before anything reads it.
 """
 
+import re
 from collections.abc import Mapping
 
 from ltzd.http.services import SiteMemberService
 from ltzd.http.site_plugin.handlers import host_name
 
 _VERSION = b"/v1/"
+_AUTHORITY = re.compile(rb"[^:/?#]+://[^/?#]*")
+"""The beginning of an absolute URL, before its path."""
 
 
 class OwnPaths:
@@ -23,8 +26,10 @@ class OwnPaths:
         """The request's target with the path of the settings, if its host has that path itself."""
         if _VERSION not in target or target.startswith(self._base):
             return target
+        authority = _AUTHORITY.match(target)
+        begin = 0 if authority is None else authority.end()
         for path in self._members.api_paths_of(host_name(headers.get("host", ""))):
             own = path.encode()
-            if target.startswith(own + b"/"):
-                return self._base + target[len(own) :]
+            if target.startswith(own + b"/", begin):
+                return target[:begin] + self._base + target[begin + len(own) :]
         return target

@@ -680,7 +680,7 @@ async def test_a_refused_configuration_is_not_cached(
 ) -> None:
     answered, answer, headers = await get(surface, f"/service-api/event-config{query}")
     assert answered == status
-    assert "Cache-Control" not in headers
+    assert headers["Cache-Control"] == "no-store"
     assert answer["success"] is False
     if errors_listed is not None:
         assert answer["details"] == {"errors": errors_listed}

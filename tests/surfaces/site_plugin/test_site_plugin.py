@@ -1005,6 +1005,18 @@ async def test_a_target_that_names_another_host_than_the_header_is_of_no_site(
     assert surface.site.requests == []
 
 
+async def test_a_target_may_name_the_host_before_a_sites_own_path() -> None:
+    """RFC 9112 3.2.2: a server accepts absolute URLs for every path that it serves."""
+    log_in = f"Host: {SITE_HOST}\r\nCookie: {COOKIE}\r\nX-WP-Nonce: {NONCE}\r\n"
+    async with a_surface() as surface:
+        surface.site.own_paths = ("/blog/api/stars/v1", "/api/stars/v1")
+        for base in (*surface.site.own_paths, BASE):
+            target = f"https://{SITE_HOST}{base}/me"
+            assert (await asked_for(surface, target, log_in))["success"] is True
+            foreign = f"https://evil.example{base}/me"
+            assert (await asked_for(surface, foreign, log_in))["code"] == "not_configured"
+
+
 async def test_a_target_may_name_the_host_once_more(surface: RunningSurfaces) -> None:
     for authority in (SITE_HOST, SITE_HOST.upper(), f"{SITE_HOST}:80"):
         target = f"http://{authority}{BASE}/leaderboard?limit=5"
