@@ -14,6 +14,8 @@ from ltzd import __version__
 from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable
 from ltzd.rules.conditions.facts import ProcessIdentity, ProcessReport
+from ltzd.rules.conditions.policy import ConditionPolicy
+from ltzd.rules.conditions.processes import replaced_by
 from ltzd.store import processes
 from ltzd.store.connection_errors import reason_of
 from ltzd.store.database import Pool, session
@@ -78,9 +80,15 @@ class ProcessReporter:
                     await self._due.wait()
 
     async def forget(self) -> None:
-        """Delete the row, at a clean end. Without a database the row stays for an hour."""
+        """Delete the row, at a clean end, with the rows of the killed processes that it replaced.
+
+        Without a database the rows stay for an hour.
+        """
+        me = self._process
         try:
             async with asyncio.timeout(_ENDING_SECONDS), session(self._pool) as connection:
-                await processes.forget(connection, self._process.id)
+                rows = await processes.list_all(connection)
+                replaced = replaced_by(me, rows, ConditionPolicy())
+                await processes.forget(connection, me.id, *(each.id for each in replaced))
         except (DatabaseUnavailable, TimeoutError) as error:
             log.info("process.not_forgotten", reason=reason_of(error))

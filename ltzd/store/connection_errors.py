@@ -12,6 +12,7 @@ import asyncpg
 
 from ltzd.errors import LtzdError
 from ltzd.rules.database_urls import each_server
+from ltzd.store.pooler import PoolerUrl
 
 _DEFAULT_PORT = 5432
 _STARTUP = "unsupported startup parameter"
@@ -140,6 +141,9 @@ def behind_pooler(url: str) -> str:
 
 
 def no_answer(error: BaseException, url: str) -> str:
-    if isinstance(error, asyncpg.ProtocolViolationError) and _STARTUP in str(error):
+    is_refused_setting = isinstance(error, asyncpg.ProtocolViolationError) and _STARTUP in str(
+        error
+    )
+    if is_refused_setting and not isinstance(url, PoolerUrl):  # else the URL itself names a setting
         return behind_pooler(url)
     return f"{_capital(server_of(url))} does not answer: {reason_of(error)}"

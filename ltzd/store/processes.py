@@ -51,9 +51,9 @@ async def report(
     return seen_at
 
 
-async def forget(connection: Connection, process_id: UUID) -> None:
-    """Delete the row of a process that ends as it should."""
-    await connection.execute("DELETE FROM processes WHERE id = $1", process_id)
+async def forget(connection: Connection, *process_ids: UUID) -> None:
+    """Delete the rows of processes that have ended, and are not to be missed."""
+    await connection.execute("DELETE FROM processes WHERE id = ANY ($1::uuid[])", process_ids)
 
 
 async def list_all(connection: Connection) -> tuple[ProcessFacts, ...]:

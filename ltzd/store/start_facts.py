@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-import asyncpg
-
+from ltzd.store import server_facts
 from ltzd.store.database import Connection
 from ltzd.values import Address
 
@@ -58,7 +57,8 @@ class ServerIdentity:
     """The facts that two ways to the same database have in common.
 
     `system` is the cluster's identifier, which its standbys share; None if the server does not tell
-    it to this user. `was_promoted` says of a primary that it has been a standby, or was restored.
+    it to this user. `was_promoted` says of a primary that tells its timeline that the primary has
+    been a standby, or was restored.
     """
 
     system: str | None
@@ -77,20 +77,15 @@ async def server_identity(connection: Connection) -> ServerIdentity:
         """
         SELECT current_database()::text AS name, current_user::text AS user,
                pg_is_in_recovery() AS is_standby,
-               CASE WHEN pg_is_in_recovery() THEN false
-                    -- The name begins with the timeline, and each promotion begins another one.
-                    ELSE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) <> '00000001'
-                END AS was_promoted,
                NOT current_setting('transaction_read_only')::bool AS takes_writes
         """
     )
-    try:
-        system = await connection.fetchval(
-            "SELECT system_identifier::text FROM pg_control_system()"
-        )
-    except asyncpg.InsufficientPrivilegeError:
-        system = None
-    return ServerIdentity(system=system, **row)
+    timeline = await server_facts.timeline(connection)
+    return ServerIdentity(
+        system=await server_facts.system_identifier(connection),
+        was_promoted=timeline is not None and timeline > 1,
+        **row,
+    )
 
 
 async def read(connection: Connection) -> DatabaseFacts:

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from uuid import uuid4
 
 from ltzd.daemon.process_state import ServiceWatch
 from ltzd.daemon.processes import ProcessReporter, this_process
@@ -95,3 +96,31 @@ async def test_a_process_reports_until_it_ends_and_measures_its_clock(database_u
     assert await kinds() == []
     pool.terminate()
     await reporter.forget()  # Without a database nothing is raised.
+
+
+async def test_a_process_that_ends_cleanly_leaves_none_of_its_killed_predecessors_missing(
+    database_url: str,
+) -> None:
+    pool = await open_pool(database_url)
+    me = this_process(("http",))
+    predecessors = [replace(me, id=uuid4()) for _ in range(2)]
+    elsewhere = replace(me, id=uuid4(), host="another-machine")
+    async with session(pool) as connection:
+        for number, process in enumerate([*predecessors, elsewhere], start=1):
+            await processes.report(connection, process, ProcessReport())
+            await connection.execute(
+                """
+                UPDATE processes
+                   SET started_at = now() - make_interval(mins => 10 * $2),
+                       seen_at = now() - make_interval(mins => 10 * $2 - 5)
+                 WHERE id = $1
+                """,
+                process.id,
+                number,
+            )
+        await processes.report(connection, me, ProcessReport())
+    await ProcessReporter(pool, me, ProcessReport).forget()
+    async with session(pool) as connection:
+        rows = await processes.list_all(connection)
+    assert [row.identity for row in rows] == [elsewhere]
+    await pool.close()

@@ -149,6 +149,24 @@ async def test_the_start_finds_whether_it_is_a_pooler_of_transactions(
     assert part in finding.sentence
 
 
+async def test_a_setting_in_the_poolers_url_that_it_refuses_is_named(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with a_pgbouncer(database_url) as bouncer:
+        installation = Installation.of(tmp_path, database_url, "http://127.0.0.1:1")
+        url = f"{bouncer.url_of(database_url)}?search_path=ltzd"
+        installation.values["database"] = f'pooled_url = "{url}"'
+        settings = read_settings(installation.write())
+        connection = await connect(database_url, "check")
+        (finding,) = await other_ways.examine(connection, settings)
+        await connection.close()
+
+    assert (finding.check, finding.level) == ("pooler", Level.FAULT)
+    assert "unsupported startup parameter: search_path" in finding.sentence
+    assert "correct [database] pooled_url" in finding.sentence
+    assert "give the address of PostgreSQL itself" not in finding.sentence
+
+
 @pytest.mark.parametrize(
     ("mode", "ignored"),
     [

@@ -118,6 +118,13 @@ class BoundedProtocol(HttpProtocol):
             return
         super().data_received(data)
 
+    async def receive_more(self) -> None:
+        """Wait for bytes; after an abort for `connection_lost`, which cancels the waiting task."""
+        if self.transport is not None:
+            self.transport.resume_reading()
+        self._data_received.clear()
+        await self._data_received.wait()
+
     def hold(self) -> None:
         """Read no more until `read_again`."""
         transport: Any = self.transport
@@ -198,8 +205,6 @@ async def _discard_rest(connection: BoundedProtocol, stream: Any) -> None:
     it at once.
     """
     transport: Any = connection.transport
-    if transport is None:
-        return  # The connection is lost.
     if not stream.keep_alive and connection.can_write_now and transport.can_write_eof():
         transport.write_eof()
     stream.request_max_size = math.inf

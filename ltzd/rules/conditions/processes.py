@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from uuid import UUID
 
 from ltzd.rules.conditions.facts import ClusterFacts, ProcessFacts, ProcessIdentity
 from ltzd.rules.conditions.kinds import Condition, ConditionKind
@@ -72,25 +73,62 @@ def missing(
     report. Each process replaces at most one, also one that no longer reports itself: of a process
     that was killed again and again, the last one alone may be missing.
     """
-    ages: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
-    for each in facts.processes:
-        ages[_place(each.identity)].append(each.started_seconds)
-    if me.id not in {each.identity.id for each in facts.processes}:
-        ages[_place(me)].append(0.0)
-    for possible in ages.values():
+    replacements = _replacements(facts.processes, me, policy)
+    replaced = {process.identity.id for process in replacements.values()}
+    silent = _silent(facts.processes, me, policy)
+    return tuple(process for process in silent if process.identity.id not in replaced)
+
+
+def replaced_by(
+    me: ProcessIdentity, processes: Sequence[ProcessFacts], policy: ConditionPolicy
+) -> tuple[ProcessIdentity, ...]:
+    """The process that `me` replaced, the process that this one had replaced, and so on.
+
+    Without `me` they would have no successor, so a clean end of `me` is theirs, too.
+    """
+    replacements = _replacements(processes, me, policy)
+    identities: list[ProcessIdentity] = []
+    successor = me.id
+    while successor in replacements:
+        identities.append(replacements[successor].identity)
+        successor = identities[-1].id
+    return tuple(identities)
+
+
+def _replacements(
+    processes: Sequence[ProcessFacts], me: ProcessIdentity, policy: ConditionPolicy
+) -> dict[UUID, ProcessFacts]:
+    """The replaced processes, by the id of the process that replaced each."""
+    successors: defaultdict[tuple[str, ...], list[tuple[float, UUID]]] = defaultdict(list)
+    for each in processes:
+        successors[_place(each.identity)].append((each.started_seconds, each.identity.id))
+    if me.id not in {each.identity.id for each in processes}:
+        successors[_place(me)].append((0.0, me.id))
+    for possible in successors.values():
         possible.sort(reverse=True)
-    lost = []
-    # The last one to report has the fewest possible successors, so it chooses first.
-    for process in sorted(facts.processes, key=lambda each: each.seen_seconds):
-        if process.identity.id == me.id or process.seen_seconds <= policy.missing_after_seconds:
-            continue
-        possible = ages[_place(process.identity)]
+    replacements = {}
+    for process in _silent(processes, me, policy):
+        possible = successors[_place(process.identity)]
         # A single report is as old as its process, but for the time between two looks at a clock.
-        if possible and possible[-1] < min(process.seen_seconds, process.started_seconds):
-            possible.pop()
-        else:
-            lost.append(process)
-    return tuple(lost)
+        if possible and possible[-1][0] < min(process.seen_seconds, process.started_seconds):
+            _, successor = possible.pop()
+            replacements[successor] = process
+    return replacements
+
+
+def _silent(
+    processes: Sequence[ProcessFacts], me: ProcessIdentity, policy: ConditionPolicy
+) -> list[ProcessFacts]:
+    """The other processes that no longer report, the last one to report first.
+
+    That one has the fewest possible successors, so it chooses first.
+    """
+    silent = (
+        process
+        for process in processes
+        if process.identity.id != me.id and process.seen_seconds > policy.missing_after_seconds
+    )
+    return sorted(silent, key=lambda each: each.seen_seconds)
 
 
 def _place(identity: ProcessIdentity) -> tuple[str, ...]:

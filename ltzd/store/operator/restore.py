@@ -10,6 +10,7 @@ import asyncpg
 
 from ltzd.errors import DatabaseUnavailable, LaneLost
 from ltzd.rules.operator.references import LaneReferences
+from ltzd.store import server_facts
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import Lane
 from ltzd.values import Address
@@ -104,14 +105,6 @@ async def count_waiting(connection: Connection) -> int:
     return count
 
 
-_NO_ANSWER = (
-    asyncpg.InsufficientPrivilegeError,
-    asyncpg.UndefinedFunctionError,
-    asyncpg.FeatureNotSupportedError,
-    asyncpg.ObjectNotInPrerequisiteStateError,
-)
-_TIMELINE = "SELECT pg_walfile_name(pg_current_wal_lsn())"
-_SYSTEM = "SELECT system_identifier::text FROM pg_control_system()"
 _START = "SELECT pg_postmaster_start_time()::text"
 
 
@@ -123,21 +116,11 @@ async def database_history(connection: Connection) -> str:
     """
     if await connection.fetchval("SELECT pg_is_in_recovery()"):
         raise DatabaseUnavailable("The database is a standby, which accepts no writes")
-    file_name = await _ask(connection, _TIMELINE)
-    if file_name is None:
+    timeline = await server_facts.timeline(connection)
+    if timeline is None:
         return f"server started {await connection.fetchval(_START)}"
-    system = await _ask(connection, _SYSTEM) or "unknown"
-    return f"system {system} timeline {int(file_name[:8], 16)}"
-
-
-async def _ask(connection: Connection, question: str) -> str | None:
-    """The answer, or None if the server does not give it to this user."""
-    try:
-        async with connection.transaction():
-            answer: str | None = await connection.fetchval(question)
-    except _NO_ANSWER:
-        return None
-    return answer
+    system = await server_facts.system_identifier(connection) or "unknown"
+    return f"system {system} timeline {timeline}"
 
 
 async def set_timeline(connection: Connection, lane: Lane, timeline: str) -> None:

@@ -307,6 +307,25 @@ async def test_a_schema_that_may_not_be_made_names_the_sql(
         await world.execute("DROP ROLE guest")
 
 
+async def test_a_server_that_tells_nothing_of_its_log_stops_no_start(
+    world: World, databases: Databases
+) -> None:
+    """Some managed servers tell it to nobody, others only with `wal_level = logical`."""
+    await world.execute("CREATE ROLE guest LOGIN PASSWORD 'guest'")
+    await world.execute("CREATE DATABASE managed OWNER guest TEMPLATE template0")
+    address = world.database_url.rpartition("@")[2].rpartition("/")[0]
+    world.set(database_url=f"postgresql://guest:guest@{address}/managed")
+    url = databases.url_of("managed")
+    try:
+        await world.execute("GRANT CREATE ON SCHEMA public TO guest", url=url)
+        for function in ("pg_current_wal_lsn", "pg_current_wal_insert_lsn", "pg_control_system"):
+            await world.execute(f"REVOKE EXECUTE ON FUNCTION {function}() FROM PUBLIC", url=url)
+        assert await world.faults() == []
+    finally:
+        await world.execute("DROP DATABASE managed WITH (FORCE)")
+        await world.execute("DROP ROLE guest")
+
+
 async def test_a_database_user_without_privileges_is_told_so_by_every_command(
     world: World,
 ) -> None:

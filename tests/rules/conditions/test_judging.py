@@ -22,6 +22,7 @@ from ltzd.rules.conditions.judging import OwnView, judge
 from ltzd.rules.conditions.kinds import Condition, ConditionKind
 from ltzd.rules.conditions.lanes import INTENDED, PAUSE_SENTENCES, judge_own_lanes
 from ltzd.rules.conditions.policy import ConditionPolicy
+from ltzd.rules.conditions.processes import replaced_by
 from ltzd.rules.operator.sendable import Obstacle
 from ltzd.values import Address, checksummed
 
@@ -118,6 +119,21 @@ def test_of_a_process_that_is_killed_again_and_again_the_last_one_alone_may_be_m
     for order in permutations((first, second, third)):
         (missing,) = judge(replace(WELL, processes=order), OwnView(ME), POLICY)
         assert missing.subject == third.identity.name
+
+
+def test_with_a_clean_end_a_process_ends_those_whose_place_it_has_taken() -> None:
+    first = a_process(2, started_seconds=900.0, seen_seconds=400.0)
+    second = a_process(3, started_seconds=390.0, seen_seconds=200.0)
+    beside = a_process(4, started_seconds=390.0, seen_seconds=210.0)
+    elsewhere = a_process(5, seen_seconds=300.0)
+    elsewhere = replace(elsewhere, identity=replace(elsewhere.identity, host="host-c"))
+    third = a_process(6, started_seconds=190.0, seen_seconds=2.0)
+    for order in permutations((first, second, beside, elsewhere, third)):
+        replaced = replaced_by(third.identity, order, POLICY)
+        assert replaced == (second.identity, first.identity)
+        ended = {third.identity, *replaced}
+        left = tuple(each for each in order if each.identity not in ended)
+        assert judged(replace(WELL, processes=left)) == ["process_missing"] * 2
 
 
 def test_a_process_is_its_own_successor_and_never_missing_itself() -> None:

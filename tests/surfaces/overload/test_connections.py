@@ -202,6 +202,22 @@ async def test_an_aborted_connection_whose_client_does_not_read_is_awaited_no_mo
         client.close()
 
 
+async def test_an_aborted_connection_whose_rest_of_a_body_still_arrives_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The sweep aborts it while its bytes wait for the task that discards them."""
+    head = b"POST /service-api/nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n"
+    async with a_server(HttpPolicy()) as (url, app):
+        client = await Client.of(url, head)
+        assert await client.status() == 404
+        (connection,) = app.ctx.connection_limit.all()
+        connection.data_received(b"x")
+        connection.end_slow_request()
+        await until_true(lambda: connection.http is None)
+        client.close()
+    assert [line for line in caplog.records if line.levelname in {"ERROR", "CRITICAL"}] == []
+
+
 async def test_requests_that_do_not_arrive_hold_bounded_memory() -> None:
     async with a_server(HttpPolicy()) as (url, app):
         policy = SlownessPolicy(buffer_bytes=40_000)
