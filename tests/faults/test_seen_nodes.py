@@ -94,7 +94,7 @@ class Seen:
 async def shared(databases: Databases) -> AsyncIterator[Seen]:
     async with (
         databases.fresh() as database,
-        a_chain("tester") as chain,
+        a_chain("anvil") as chain,
         a_faulty_node(chain.rpc_url) as first,
         a_faulty_node(chain.rpc_url) as second,
         an_instance(

@@ -163,7 +163,7 @@ async def watched_to_the_end(instance: Instance, wallet: str) -> None:
 
 
 async def test_the_runbook_of_a_stolen_mint_key() -> None:
-    async with an_instance("--chain", "tester") as instance:
+    async with an_instance("--chain", "anvil") as instance:
         chain, thief = Chain(instance), thief_of(instance, "minter")
         runbook = Runbook(instance, thief.address)
         await runbook.prepare()
