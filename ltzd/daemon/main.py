@@ -7,9 +7,8 @@ connections close. SIGHUP reloads the servers' certificates.
 
 import asyncio
 import gc
-import signal
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeAlias
 
 import structlog
@@ -27,6 +26,7 @@ from ltzd.daemon.plain_connections import warn_of_plain_connections
 from ltzd.daemon.processes import ProcessReporter
 from ltzd.daemon.settings.listener import ListenerSettings
 from ltzd.daemon.settings.settings import Settings
+from ltzd.daemon.stop_signals import signals_blocked, stop_on_signals
 from ltzd.daemon.surfaces import admin_app, http_app
 from ltzd.daemon.tracing import exported_spans
 from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
@@ -45,7 +45,6 @@ log = structlog.get_logger()
 
 Wallets: TypeAlias = Sequence[SettingsWallet]
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _READY_TIMEOUT_SECONDS = 5.0
 _MEASURE_INTERVAL_SECONDS = 10.0
 _BRANDS_SECONDS = 0.8
@@ -115,43 +114,6 @@ async def _unless_stopped(
         checking.cancel()
         stopping.cancel()
         await asyncio.wait((checking, stopping))
-
-
-@contextmanager
-def signals_blocked() -> Iterator[None]:
-    """Hold SIGTERM, SIGINT and SIGHUP pending until `stop_on_signals` unblocks them.
-
-    A signal that arrives while the event loop installs its handlers would otherwise be lost.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def stop_on_signals(
-    stop: asyncio.Event,
-    on_hangup: Callable[[], None] | None = None,
-    on_repetition: Callable[[], None] = lambda: None,
-) -> None:
-    """Set `stop` on SIGTERM and SIGINT; call `on_hangup` on SIGHUP.
-
-    `on_repetition` is called on each SIGTERM or SIGINT after the first. Without `on_hangup`, SIGHUP
-    (a closed terminal) sets `stop` too, unless nohup ignores it.
-    """
-
-    def on_signal() -> None:
-        if stop.is_set():
-            on_repetition()
-        stop.set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
-    if on_hangup is not None or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        loop.add_signal_handler(signal.SIGHUP, on_hangup or stop.set)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
 async def run_roles(

@@ -23,9 +23,10 @@ from ltzd.chain.deployment.plan import Deployment
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.daemon import logs
-from ltzd.daemon.main import first_cause, run_roles, signals_blocked, stop_on_signals
+from ltzd.daemon.main import first_cause, run_roles
 from ltzd.daemon.settings.accounts import AccountSettings
 from ltzd.daemon.settings.settings import Settings
+from ltzd.daemon.stop_signals import signals_blocked, stop_on_signals
 from ltzd.dev import contracts, dev_json, wallets
 from ltzd.dev.demo import brands, offers
 from ltzd.dev.demo.brands import DemoBrand

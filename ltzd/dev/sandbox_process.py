@@ -11,7 +11,7 @@ from pathlib import Path
 import uvloop
 
 from ltzd.daemon import logs
-from ltzd.daemon.main import signals_blocked, stop_on_signals
+from ltzd.daemon.stop_signals import signals_blocked, stop_on_signals
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.settings_block import settings_block
 from ltzd.dev.services import data_dir

@@ -16,7 +16,7 @@ __all__ = ["pool", "sandbox"]
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def deployed() -> AsyncIterator[Deployed]:
-    async with deployed_contracts("tester") as deployed:
+    async with deployed_contracts("anvil") as deployed:
         yield deployed
 
 

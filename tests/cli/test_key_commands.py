@@ -16,7 +16,10 @@ from typer.testing import CliRunner
 from ltzd.cli.main import app
 from ltzd.daemon.keys import read_key
 from tests.support.commands import Outcome
+from tests.support.keystores import cheap_keystores
 from tests.support.secret_files import write_secret
+
+__all__ = ["cheap_keystores"]
 
 SECRET = "01" * 32
 ADDRESS = Account.from_key(SECRET).address
@@ -48,12 +51,14 @@ def test_a_new_key_is_encrypted_private_and_never_shown(tmp_path: Path, password
     secret = opened(keystore)
     assert done.out.strip() == Account.from_key(secret).address
     assert stat.S_IMODE(keystore.stat().st_mode) == 0o600
+    assert json.loads(keystore.read_text())["crypto"]["kdfparams"]["n"] == 2**18
     assert read_key(keystore, password).hex() == secret
     assert "ltzd wallet add" in done.err
     assert secret not in done.out + done.err
     assert "sesame" not in done.out + done.err
 
 
+@pytest.mark.usefixtures("cheap_keystores")
 def test_an_existing_key_is_imported_from_standard_input(tmp_path: Path, password: Path) -> None:
     keystore = tmp_path / "relay.json"
     done = key("import", keystore, "--password-file", password, "--json", given=f"0x{SECRET}\n")
@@ -63,6 +68,7 @@ def test_an_existing_key_is_imported_from_standard_input(tmp_path: Path, passwor
     assert SECRET not in done.out + done.err
 
 
+@pytest.mark.usefixtures("cheap_keystores")
 def test_an_existing_key_is_imported_from_a_file(tmp_path: Path, password: Path) -> None:
     write_secret(tmp_path / "plain", SECRET)
     keystore = tmp_path / "relay.json"

@@ -22,7 +22,7 @@ MOST = "79228162514.264337593543950335"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def contracts() -> AsyncIterator[Contracts]:
-    async with deployed_contracts("tester") as deployed:
+    async with deployed_contracts("anvil") as deployed:
         yield deployed
 
 

@@ -14,7 +14,7 @@ import pytest_asyncio
 from ltzd.store.database import migrate
 from ltzd.values import checksummed
 from tests.support.chain.fake_node import LTZ_AT, OTHERS_AT, FakeNode
-from tests.support.commands import Outcome, ltzd_apart
+from tests.support.commands import Outcome, ltzd
 from tests.support.ports import free_port
 from tests.support.rows.core import MINTER
 from tests.support.secret_files import write_secret
@@ -83,7 +83,7 @@ class Deployment:
             return ["not reachable"]
 
     async def command(self, *arguments: object) -> Outcome:
-        return await ltzd_apart(*arguments, "--config", self.config)
+        return await ltzd(*arguments, "--config", self.config)
 
 
 @asynccontextmanager
@@ -120,7 +120,7 @@ async def test_an_empty_database_with_a_used_wallet_serves_on_until_a_person_ado
             (reason,) = [each for each in reasons if each.startswith("Lane mint")]
             assert f"run `ltzd lane adopt {WALLET}`" in reason
             assert "which has used 3 nonces on chain" in reason
-            status = await ltzd_apart(
+            status = await ltzd(
                 "status", "--admin-url", f"http://127.0.0.1:{deployment.admin_port}"
             )
             assert "ltzd lane adopt" in " ".join(status.out.split())

@@ -10,7 +10,7 @@ import pytest
 
 WAITS_FOR_A_STOP = """
 import asyncio, sys
-from ltzd.daemon.main import stop_on_signals
+from ltzd.daemon.stop_signals import stop_on_signals
 
 async def main():
     stop = asyncio.Event()
@@ -93,7 +93,7 @@ def test_a_hangup_that_has_a_use_ends_nothing(ignoring: signal.Signals | None) -
 SIGNALLED_BEFORE_ANYBODY_LISTENS = """
 import asyncio, os, sys
 import uvloop
-from ltzd.daemon.main import signals_blocked, stop_on_signals
+from ltzd.daemon.stop_signals import signals_blocked, stop_on_signals
 
 async def main():
     stop = asyncio.Event()

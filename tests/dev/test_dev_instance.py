@@ -165,6 +165,13 @@ async def test_everything_listens_on_loopback_only(one_instance: Instance) -> No
 @pytest_asyncio.fixture
 async def idle() -> AsyncIterator[Instance]:
     """An instance that has not been started."""
+    async with an_instance("--chain", "anvil", started=False) as instance:
+        yield instance
+
+
+@pytest_asyncio.fixture
+async def idle_tester() -> AsyncIterator[Instance]:
+    """An instance that has not been started, with a chain that will be in memory."""
     async with an_instance("--chain", "tester", started=False) as instance:
         yield instance
 
@@ -328,16 +335,18 @@ async def reaches(instance: Instance, moment: str) -> None:
     await until(is_there, 30)
 
 
-async def test_a_first_start_killed_at_any_moment_is_made_good_by_the_next(idle: Instance) -> None:
+async def test_a_first_start_killed_at_any_moment_is_made_good_by_the_next(
+    idle_tester: Instance,
+) -> None:
     for moment in ("run/initdb.json", "run/chain.json", "contracts.json", "brand.keys.json"):
-        await idle.begin()
+        await idle_tester.begin()
 
-        await reaches(idle, moment)
-        await idle.kill9()
-    await idle.start()
-    assert (await idle.post_event(somebody())).status == 200
-    await all_minted(idle)
-    await assert_books_agree(idle)
+        await reaches(idle_tester, moment)
+        await idle_tester.kill9()
+    await idle_tester.start()
+    assert (await idle_tester.post_event(somebody())).status == 200
+    await all_minted(idle_tester)
+    await assert_books_agree(idle_tester)
 
 
 async def test_a_start_goes_on_where_a_full_disk_left_the_sandboxs_port_empty(
@@ -392,35 +401,39 @@ async def a_request_in_flight_is_answered(instance: Instance, number: signal.Sig
     assert (answer.status, answer.body["status"]) == (200, "published")
 
 
-async def test_a_new_chain_gets_a_new_database_and_the_old_one_is_kept(idle: Instance) -> None:
+async def test_a_new_chain_gets_a_new_database_and_the_old_one_is_kept(
+    idle_tester: Instance,
+) -> None:
     """The tester chain is in memory, so each start has a new chain."""
-    await idle.start()
-    answer = await idle.post_event(somebody())
+    await idle_tester.start()
+    answer = await idle_tester.post_event(somebody())
     assert answer.status == 200
-    await a_request_in_flight_is_answered(idle, signal.SIGTERM)
+    await a_request_in_flight_is_answered(idle_tester, signal.SIGTERM)
 
-    await idle.start()
+    await idle_tester.start()
 
-    (kept,) = idle.data_dir.glob("postgres.old-*")
+    (kept,) = idle_tester.data_dir.glob("postgres.old-*")
     notice = f"The database followed another chain; it is kept as {kept}, and a new one is used."
-    assert notice in idle.printed()
-    async with idle.http.get(f"{idle.base_url}/service-api/events/{answer.event_id}") as reply:
+    assert notice in idle_tester.printed()
+    async with idle_tester.http.get(
+        f"{idle_tester.base_url}/service-api/events/{answer.event_id}"
+    ) as reply:
         assert reply.status == 404
-    assert (await idle.post_event(somebody())).status == 200
-    before = idle.dev_json
-    await idle.stop()
+    assert (await idle_tester.post_event(somebody())).status == 200
+    before = idle_tester.dev_json
+    await idle_tester.stop()
 
-    await idle.start("--clean")
+    await idle_tester.start("--clean")
 
-    assert idle.dev_json["minter"] != before["minter"]
-    assert idle.dev_json["businesses"] != before["businesses"]
-    assert idle.dev_json["collections"] == before["collections"]
-    assert not list(idle.data_dir.glob("postgres.old-*"))
-    assert (await idle.post_event(somebody())).status == 200
-    await all_minted(idle)
-    await assert_books_agree(idle)
-    await idle.stop()
-    await broken_parts_are_sentences(idle)
+    assert idle_tester.dev_json["minter"] != before["minter"]
+    assert idle_tester.dev_json["businesses"] != before["businesses"]
+    assert idle_tester.dev_json["collections"] == before["collections"]
+    assert not list(idle_tester.data_dir.glob("postgres.old-*"))
+    assert (await idle_tester.post_event(somebody())).status == 200
+    await all_minted(idle_tester)
+    await assert_books_agree(idle_tester)
+    await idle_tester.stop()
+    await broken_parts_are_sentences(idle_tester)
 
 
 async def broken_parts_are_sentences(instance: Instance) -> None:

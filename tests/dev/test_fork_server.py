@@ -30,7 +30,7 @@ async def test_a_forked_command_prints_and_exits_as_the_command_does(tmp_path: P
 
 
 async def test_a_forked_instance_that_is_killed_reports_the_signal() -> None:
-    async with an_instance("--chain", "tester", started=False) as instance:
+    async with an_instance("--chain", "anvil", started=False) as instance:
         await instance.begin()
         assert isinstance(instance.process, fork_server.ForkedProcess)
         assert await instance.end_with(signal.SIGKILL) == -signal.SIGKILL

@@ -31,7 +31,7 @@ FINAL_AFTER = 70
 @pytest_asyncio.fixture(scope="module")
 async def instance() -> AsyncIterator[Instance]:
     wallets = ("--relay-wallets", "2", "--mint-wallets", "2")
-    async with an_instance("--chain", "tester", *wallets) as instance:
+    async with an_instance("--chain", "anvil", *wallets) as instance:
         yield instance
 
 

@@ -52,7 +52,7 @@ class Community:
 async def opened(
     instances: Instances, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Community]:
-    instance = await instances.of("tester")
+    instance = await instances.of("anvil")
     async with perks_of(instance) as perks:
         brand = f"0x{uuid4().hex}{'0' * 8}"
         role, level = [await perks.relays.collection("--brand", brand) for _ in range(2)]
@@ -95,7 +95,7 @@ ttl_seconds = 1
 
 @pytest_asyncio.fixture
 async def community(opened: Community, instances: Instances) -> Community:
-    await instances.of("tester")
+    await instances.of("anvil")
     return opened
 
 

@@ -121,7 +121,7 @@ async def shop(instance: Instance) -> Shop:
 
 
 @pytest_asyncio.fixture
-async def tester_shop(one_instance: Instance) -> Shop:
+async def one_shop(one_instance: Instance) -> Shop:
     return Shop(one_instance)
 
 
@@ -168,10 +168,10 @@ async def test_fifty_calls_and_a_webhook_for_one_session_mint_once(shop: Shop) -
 
 
 async def test_a_session_with_contradicting_metadata_is_never_minted(
-    tester_shop: Shop,
+    one_shop: Shop,
 ) -> None:
     wallet = "0x" + uuid4().hex + "00000001"
-    async with the_provider(tester_shop) as provider:
+    async with the_provider(one_shop) as provider:
         for metadata, word in (
             ({"wallet": wallet, "usd_amount": "5.00", "ltz_amount": "5001"}, "mismatch"),
             ({"wallet": wallet, "usd_amount": "6.00", "ltz_amount": "6000"}, "amount"),
@@ -196,12 +196,12 @@ async def test_a_session_with_contradicting_metadata_is_never_minted(
                     "metadata": metadata,
                 }
             )
-            await tester_shop.pay(opened.id)
-            status, body = await tester_shop.mint(opened.id)
+            await one_shop.pay(opened.id)
+            status, body = await one_shop.mint(opened.id)
             assert (status, body["success"]) == (400, False), body
             assert word in body["message"].lower(), body
             assert set(body) == {"success", "message"}
-    assert await tester_shop.balance(wallet) == 0
+    assert await one_shop.balance(wallet) == 0
 
 
 async def test_a_reward_webhook_has_a_signature_that_the_library_accepts(shop: Shop) -> None:
@@ -230,61 +230,61 @@ async def test_a_reward_webhook_has_a_signature_that_the_library_accepts(shop: S
     assert abs(body["timestamp"] / 1000 - time.time()) < 60
 
 
-async def test_a_failed_webhook_is_sent_again_under_the_same_id(tester_shop: Shop) -> None:
-    async with tester_shop.instance.http.post(
-        tester_shop.sandbox["webhookInboxUrl"], json={"status": 503, "times": 1}
+async def test_a_failed_webhook_is_sent_again_under_the_same_id(one_shop: Shop) -> None:
+    async with one_shop.instance.http.post(
+        one_shop.sandbox["webhookInboxUrl"], json={"status": 503, "times": 1}
     ) as reply:
         assert reply.status == 200
-    answer = await tester_shop.instance.post_event(f"{uuid4().hex}@shop.example")
+    answer = await one_shop.instance.post_event(f"{uuid4().hex}@shop.example")
     wallet = answer.body["walletAddress"]
 
-    taken = await tester_shop.delivery_to("ltz_distributed", wallet)
+    taken = await one_shop.delivery_to("ltz_distributed", wallet)
     same = [
         each["status"]
-        for each in await tester_shop.inbox()
+        for each in await one_shop.inbox()
         if each["headers"]["webhook-id"] == taken["headers"]["webhook-id"]
     ]
     assert sorted(same) == [200, 503]
 
 
 async def test_a_webhook_under_way_at_a_kill_arrives_soon_after_the_restart(
-    tester_shop: Shop,
+    one_shop: Shop,
 ) -> None:
-    async with tester_shop.instance.http.post(
-        tester_shop.sandbox["webhookInboxUrl"], json={"delaySeconds": 600, "times": 1}
+    async with one_shop.instance.http.post(
+        one_shop.sandbox["webhookInboxUrl"], json={"delaySeconds": 600, "times": 1}
     ) as reply:
         assert reply.status == 200
-    answer = await tester_shop.instance.post_event(f"{uuid4().hex}@shop.example")
+    answer = await one_shop.instance.post_event(f"{uuid4().hex}@shop.example")
     wallet = answer.body["walletAddress"]
 
     async def under_way() -> list[str]:
         return [
             each["headers"]["webhook-id"]
-            for each in await tester_shop.inbox()
+            for each in await one_shop.inbox()
             if each["status"] is None and wallet in each["body"]
         ]
 
     (message_id,) = await until(under_way, 30)
-    await tester_shop.instance.kill9()
-    await tester_shop.instance.start_again()
+    await one_shop.instance.kill9()
+    await one_shop.instance.start_again()
 
-    delivery = await tester_shop.delivery_to("ltz_distributed", wallet)
+    delivery = await one_shop.delivery_to("ltz_distributed", wallet)
     assert delivery["headers"]["webhook-id"] == message_id
 
 
-async def test_a_refund_is_announced_and_revokes_no_reward(tester_shop: Shop) -> None:
-    session = await tester_shop.session()
-    await tester_shop.pay(session)
-    minted = await tester_shop.minted(session)
+async def test_a_refund_is_announced_and_revokes_no_reward(one_shop: Shop) -> None:
+    session = await one_shop.session()
+    await one_shop.pay(session)
+    minted = await one_shop.minted(session)
     wallet = minted["walletAddress"]
-    await tester_shop.pay(session, kind="refund", amount=200)
+    await one_shop.pay(session, kind="refund", amount=200)
 
-    body = json.loads((await tester_shop.delivery_to("payment_reversed", wallet))["body"])
+    body = json.loads((await one_shop.delivery_to("payment_reversed", wallet))["body"])
     assert (body["kind"], body["sessionId"]) == ("refund", session)
     assert (body["usdAmount"], body["reversedUsdAmount"], body["ltzAmount"]) == (5, 2, 5000)
 
     async def has_balance() -> bool:
-        return await tester_shop.balance(wallet) == LTZ_BOUGHT
+        return await one_shop.balance(wallet) == LTZ_BOUGHT
 
     await until(has_balance)
 

@@ -77,7 +77,7 @@ class Shop:
 async def opened(
     instances: Instances, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Shop]:
-    instance = await instances.of("tester")
+    instance = await instances.of("anvil")
     async with perks_of(instance) as perks, a_brand_api() as api:
         brand = f"0x{uuid4().hex}{'0' * 8}"
         collections = [await perks.relays.collection("--brand", brand) for _ in range(4)]
@@ -92,7 +92,7 @@ async def opened(
 
 @pytest_asyncio.fixture
 async def shop(opened: Shop, instances: Instances) -> Shop:
-    await instances.of("tester")
+    await instances.of("anvil")
     opened.api.recover()
     return opened
 

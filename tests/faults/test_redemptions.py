@@ -56,9 +56,9 @@ async def perks(instance: Instance) -> AsyncIterator[Perks]:
 
 
 @pytest_asyncio.fixture
-async def tester_perks(one_instance: Instance) -> AsyncIterator[Perks]:
-    """Perks on the tester chain, for tests that do not depend on the kind of chain."""
-    async with perks_of(one_instance) as perks:
+async def tester_perks(instances: Instances) -> AsyncIterator[Perks]:
+    """Perks on the tester chain, which mines the higher tip first; dev mode's anvil does not."""
+    async with perks_of(await instances.of("tester")) as perks:
         yield perks
 
 

@@ -79,7 +79,7 @@ class World:
 
 @pytest_asyncio.fixture(scope="module")
 async def world(instances: Instances) -> AsyncIterator[World]:
-    async with relays_of(await instances.of("tester")) as relays:
+    async with relays_of(await instances.of("anvil")) as relays:
         attacker, victim = await relays.user(), await relays.welcomed()
         deal = await _possessions(relays, victim)
         minted = (await relays.chain.view("PerkNFT", "collection", FREE))[1]

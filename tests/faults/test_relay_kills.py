@@ -45,8 +45,9 @@ async def relays(instance: Instance) -> AsyncIterator[Relays]:
 
 
 @pytest_asyncio.fixture
-async def tester_relays(one_instance: Instance) -> AsyncIterator[Relays]:
-    async with relays_of(one_instance) as relays:
+async def tester_relays(instances: Instances) -> AsyncIterator[Relays]:
+    """Relays on the tester chain, which mines the higher tip first; dev mode's anvil does not."""
+    async with relays_of(await instances.of("tester")) as relays:
         yield relays
 
 

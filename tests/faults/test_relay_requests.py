@@ -48,7 +48,7 @@ async def relays(instance: Instance) -> AsyncIterator[Relays]:
 
 
 @pytest_asyncio.fixture
-async def tester_relays(one_instance: Instance) -> AsyncIterator[Relays]:
+async def one_relays(one_instance: Instance) -> AsyncIterator[Relays]:
     """Relays on the tester chain, for tests that do not depend on the kind of chain."""
     async with relays_of(one_instance) as relays:
         yield relays
@@ -131,16 +131,16 @@ async def test_a_callers_own_multicall_of_permit_and_claim_is_relayed(relays: Re
     assert await owned(relays, user, PRICED) == 1
 
 
-async def test_a_claim_that_the_user_signed_himself_is_relayed(tester_relays: Relays) -> None:
-    user = await tester_relays.user()
-    strict = await tester_relays.collection("--requires-sig")
+async def test_a_claim_that_the_user_signed_himself_is_relayed(one_relays: Relays) -> None:
+    user = await one_relays.user()
+    strict = await one_relays.collection("--requires-sig")
 
-    unsigned = await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user, strict))
+    unsigned = await one_relays.relay(user, "PerkNFT", one_relays.claim(user, strict))
     unsigned.assert_reverted("SignatureRequired")
-    data = await claim_with_sig(tester_relays.chain, user.account, user.wallet, strict)
-    await relayed(tester_relays, user, "PerkNFT", data)
+    data = await claim_with_sig(one_relays.chain, user.account, user.wallet, strict)
+    await relayed(one_relays, user, "PerkNFT", data)
 
-    assert await owned(tester_relays, user, strict) == 1
+    assert await owned(one_relays, user, strict) == 1
 
 
 async def test_a_permit_that_another_account_published_first_does_not_break_a_claim(
@@ -157,29 +157,27 @@ async def test_a_permit_that_another_account_published_first_does_not_break_a_cl
     assert await relays.chain.balance(user.wallet) == A_WELCOME - relays.price
 
 
-async def test_addresses_are_the_same_in_any_case_of_their_letters(tester_relays: Relays) -> None:
-    user = await tester_relays.user()
-    body = tester_relays.body(
-        user, "PerkNFT", tester_relays.claim(user), userAddress=user.wallet.lower()
-    )
-    body["to"] = tester_relays.instance.dev_json["contracts"]["PerkNFT"]
-    (await tester_relays.post(body, user.access_token)).assert_relayed()
+async def test_addresses_are_the_same_in_any_case_of_their_letters(one_relays: Relays) -> None:
+    user = await one_relays.user()
+    body = one_relays.body(user, "PerkNFT", one_relays.claim(user), userAddress=user.wallet.lower())
+    body["to"] = one_relays.instance.dev_json["contracts"]["PerkNFT"]
+    (await one_relays.post(body, user.access_token)).assert_relayed()
 
 
 # Purchases and deals
 
 
-async def test_items_are_bought_with_a_permit_or_with_a_signature(tester_relays: Relays) -> None:
-    user = await tester_relays.welcomed()
+async def test_items_are_bought_with_a_permit_or_with_a_signature(one_relays: Relays) -> None:
+    user = await one_relays.welcomed()
 
-    permit = await tester_relays.permit(user, "PointsSale", 2 * ITEM_PRICE)
-    data = tester_relays.buy(user, 2, 2 * ITEM_PRICE)
-    await relayed(tester_relays, user, "PointsSale", data, metadata={"permit": permit.json})
-    permit = await tester_relays.permit(user, "PointsSale", ITEM_PRICE)
-    data = await buy_with_sig(tester_relays.chain, user.account, user.wallet, ITEM, 1, ITEM_PRICE)
-    await relayed(tester_relays, user, "PointsSale", data, metadata={"permit": permit.json})
+    permit = await one_relays.permit(user, "PointsSale", 2 * ITEM_PRICE)
+    data = one_relays.buy(user, 2, 2 * ITEM_PRICE)
+    await relayed(one_relays, user, "PointsSale", data, metadata={"permit": permit.json})
+    permit = await one_relays.permit(user, "PointsSale", ITEM_PRICE)
+    data = await buy_with_sig(one_relays.chain, user.account, user.wallet, ITEM, 1, ITEM_PRICE)
+    await relayed(one_relays, user, "PointsSale", data, metadata={"permit": permit.json})
 
-    assert await tester_relays.chain.balance(user.wallet) == A_WELCOME - 3 * ITEM_PRICE
+    assert await one_relays.chain.balance(user.wallet) == A_WELCOME - 3 * ITEM_PRICE
 
 
 async def a_deal(relays: Relays, user: User, business: str) -> bytes:
@@ -191,64 +189,64 @@ async def a_deal(relays: Relays, user: User, business: str) -> bytes:
     return deal
 
 
-async def test_a_deal_is_locked_and_released_by_the_users_signature(tester_relays: Relays) -> None:
+async def test_a_deal_is_locked_and_released_by_the_users_signature(one_relays: Relays) -> None:
     user, business = (
-        await tester_relays.welcomed(),
-        tester_relays.instance.dev_json["businesses"][0],
+        await one_relays.welcomed(),
+        one_relays.instance.dev_json["businesses"][0],
     )
-    before = await tester_relays.chain.balance(business)
+    before = await one_relays.chain.balance(business)
 
-    deal = await a_deal(tester_relays, user, business)
-    data = await settle_with_sig(tester_relays.chain, user.account, "Release", deal)
-    await relayed(tester_relays, user, "BusinessEscrow", data)
+    deal = await a_deal(one_relays, user, business)
+    data = await settle_with_sig(one_relays.chain, user.account, "Release", deal)
+    await relayed(one_relays, user, "BusinessEscrow", data)
 
-    assert await tester_relays.chain.balance(business) == before + DEAL
-    assert await tester_relays.chain.balance(user.wallet) == A_WELCOME - DEAL
+    assert await one_relays.chain.balance(business) == before + DEAL
+    assert await one_relays.chain.balance(user.wallet) == A_WELCOME - DEAL
 
 
-async def test_a_deal_is_refunded_by_the_business_only(tester_relays: Relays) -> None:
-    user, business = await tester_relays.welcomed(), await tester_relays.user()
-    await tester_relays.approve_business(business.wallet)
-    deal = await a_deal(tester_relays, user, business.wallet)
+async def test_a_deal_is_refunded_by_the_business_only(one_relays: Relays) -> None:
+    user, business = await one_relays.welcomed(), await one_relays.user()
+    await one_relays.approve_business(business.wallet)
+    deal = await a_deal(one_relays, user, business.wallet)
 
-    by_the_business = await settle_with_sig(tester_relays.chain, business.account, "Refund", deal)
-    by_the_user = await settle_with_sig(tester_relays.chain, user.account, "Refund", deal)
-    async with tester_relays.chain.nothing_published():
+    by_the_business = await settle_with_sig(one_relays.chain, business.account, "Refund", deal)
+    by_the_user = await settle_with_sig(one_relays.chain, user.account, "Refund", deal)
+    async with one_relays.chain.nothing_published():
         for data in (by_the_business, by_the_user):
-            answer = await tester_relays.relay(user, "BusinessEscrow", data)
+            answer = await one_relays.relay(user, "BusinessEscrow", data)
             answer.assert_refused(403, "VALIDATION_FAILED")
-        answer = await tester_relays.relay(business, "BusinessEscrow", by_the_user)
+        answer = await one_relays.relay(business, "BusinessEscrow", by_the_user)
         answer.assert_refused(403, "VALIDATION_FAILED")
-    await relayed(tester_relays, business, "BusinessEscrow", by_the_business)
+    await relayed(one_relays, business, "BusinessEscrow", by_the_business)
 
-    assert await tester_relays.chain.balance(user.wallet) == A_WELCOME
+    assert await one_relays.chain.balance(user.wallet) == A_WELCOME
 
 
-async def test_a_deal_cannot_be_reclaimed_before_its_time(tester_relays: Relays) -> None:
-    user = await tester_relays.welcomed()
-    deal = await a_deal(tester_relays, user, tester_relays.instance.dev_json["businesses"][0])
+async def test_a_deal_cannot_be_reclaimed_before_its_time(one_relays: Relays) -> None:
+    user = await one_relays.welcomed()
+    deal = await a_deal(one_relays, user, one_relays.instance.dev_json["businesses"][0])
 
-    async with tester_relays.chain.nothing_published():
-        answer = await tester_relays.relay(
+    async with one_relays.chain.nothing_published():
+        answer = await one_relays.relay(
             user, "BusinessEscrow", call("BusinessEscrow", "reclaim", deal)
         )
 
     answer.assert_reverted("TooEarly")
-    assert await tester_relays.chain.balance(user.wallet) == A_WELCOME - DEAL
+    assert await one_relays.chain.balance(user.wallet) == A_WELCOME - DEAL
 
 
 # LTZ
 
 
-async def test_ltz_is_sent_with_an_authorization(tester_relays: Relays) -> None:
-    user = await tester_relays.welcomed()
+async def test_ltz_is_sent_with_an_authorization(one_relays: Relays) -> None:
+    user = await one_relays.welcomed()
     friend = Account.create().address
 
-    data = await transfer(tester_relays.chain, user.account, user.wallet, friend, 7 * LTZ)
-    await relayed(tester_relays, user, "LTZ", data)
+    data = await transfer(one_relays.chain, user.account, user.wallet, friend, 7 * LTZ)
+    await relayed(one_relays, user, "LTZ", data)
 
-    assert await tester_relays.chain.balance(friend) == 7 * LTZ
-    (await tester_relays.relay(user, "LTZ", data)).assert_reverted("ERC3009UsedAuthorization")
+    assert await one_relays.chain.balance(friend) == 7 * LTZ
+    (await one_relays.relay(user, "LTZ", data)).assert_reverted("ERC3009UsedAuthorization")
 
 
 async def test_a_permit_alone_is_relayed_to_a_contract_of_the_platform(relays: Relays) -> None:
@@ -352,23 +350,23 @@ REVERTS: dict[str, Callable[[Relays, User], tuple[str, bytes]]] = {
 
 
 async def test_a_call_that_would_revert_is_refused_with_its_reason_and_costs_no_gas(
-    tester_relays: Relays,
+    one_relays: Relays,
 ) -> None:
-    user = await tester_relays.user()
-    async with tester_relays.chain.nothing_published():
+    user = await one_relays.user()
+    async with one_relays.chain.nothing_published():
         for reason, call_of in REVERTS.items():
-            answer = await tester_relays.relay(user, *call_of(tester_relays, user))
+            answer = await one_relays.relay(user, *call_of(one_relays, user))
             answer.assert_reverted(reason)
             assert answer.limits[:2] == (HOURLY, HOURLY)
 
 
-async def test_a_claim_of_a_sold_out_collection_is_not_published(tester_relays: Relays) -> None:
-    first, second = await tester_relays.users(2)
-    rare = await tester_relays.collection("--max-supply", "1")
-    (await tester_relays.relay(first, "PerkNFT", tester_relays.claim(first, rare))).assert_relayed()
+async def test_a_claim_of_a_sold_out_collection_is_not_published(one_relays: Relays) -> None:
+    first, second = await one_relays.users(2)
+    rare = await one_relays.collection("--max-supply", "1")
+    (await one_relays.relay(first, "PerkNFT", one_relays.claim(first, rare))).assert_relayed()
 
-    async with tester_relays.chain.nothing_published():
-        answer = await tester_relays.relay(second, "PerkNFT", tester_relays.claim(second, rare))
+    async with one_relays.chain.nothing_published():
+        answer = await one_relays.relay(second, "PerkNFT", one_relays.claim(second, rare))
 
     answer.assert_reverted("SoldOut")
 
@@ -384,29 +382,29 @@ async def test_a_claim_of_a_sold_out_collection_is_not_published(tester_relays: 
     ids=str,
 )
 async def test_a_gas_limit_out_of_bounds_or_any_value_is_refused(
-    tester_relays: Relays, fields: dict[str, Any]
+    one_relays: Relays, fields: dict[str, Any]
 ) -> None:
-    user = await tester_relays.user()
-    async with tester_relays.chain.nothing_published():
-        answer = await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user), **fields)
+    user = await one_relays.user()
+    async with one_relays.chain.nothing_published():
+        answer = await one_relays.relay(user, "PerkNFT", one_relays.claim(user), **fields)
 
     answer.assert_refused(403, "VALIDATION_FAILED")
 
 
-async def test_the_greatest_allowed_gas_limit_is_accepted(tester_relays: Relays) -> None:
-    user = await tester_relays.user()
-    data = tester_relays.claim(user)
-    sent = await relayed(tester_relays, user, "PerkNFT", data, gasLimit=1_000_000, value="0")
+async def test_the_greatest_allowed_gas_limit_is_accepted(one_relays: Relays) -> None:
+    user = await one_relays.user()
+    data = one_relays.claim(user)
+    sent = await relayed(one_relays, user, "PerkNFT", data, gasLimit=1_000_000, value="0")
     assert int(sent["gas"], 16) <= 1_000_000
 
 
 @pytest.mark.parametrize("missing", ["to", "data", "userAddress"])
-async def test_a_missing_field_is_named(tester_relays: Relays, missing: str) -> None:
-    user = await tester_relays.user()
-    body = tester_relays.body(user, "PerkNFT", tester_relays.claim(user))
+async def test_a_missing_field_is_named(one_relays: Relays, missing: str) -> None:
+    user = await one_relays.user()
+    body = one_relays.body(user, "PerkNFT", one_relays.claim(user))
     del body[missing]
 
-    answer = await tester_relays.post(body, user.access_token)
+    answer = await one_relays.post(body, user.access_token)
 
     answer.assert_refused(400, "MISSING_FIELDS")
     assert missing in str(answer.body)
@@ -432,12 +430,12 @@ MALFORMED: list[tuple[str, Any]] = [
 ]
 
 
-async def test_a_malformed_field_is_named(tester_relays: Relays) -> None:
-    user = await tester_relays.user()
-    async with tester_relays.chain.nothing_published():
+async def test_a_malformed_field_is_named(one_relays: Relays) -> None:
+    user = await one_relays.user()
+    async with one_relays.chain.nothing_published():
         for field, value in MALFORMED:
-            body = tester_relays.body(user, "PerkNFT", tester_relays.claim(user)) | {field: value}
-            answer = await tester_relays.post(body, user.access_token)
+            body = one_relays.body(user, "PerkNFT", one_relays.claim(user)) | {field: value}
+            answer = await one_relays.post(body, user.access_token)
             details = answer.assert_refused(400, "INVALID_FIELDS")
             assert field in details["errors"][0], (field, value, details)
 
@@ -473,12 +471,12 @@ async def test_concurrent_claims_succeed_once(relays: Relays, times: int) -> Non
     assert await relays.chain.claims(user.wallet, FREE) == 1
 
 
-async def test_claims_of_two_collections_at_once_are_counted_apart(tester_relays: Relays) -> None:
-    user, other = await tester_relays.user(), await tester_relays.collection()
-    async with tester_relays.chain.published_exactly(2):
+async def test_claims_of_two_collections_at_once_are_counted_apart(one_relays: Relays) -> None:
+    user, other = await one_relays.user(), await one_relays.collection()
+    async with one_relays.chain.published_exactly(2):
         answers = await asyncio.gather(
             *(
-                tester_relays.relay(user, "PerkNFT", tester_relays.claim(user, collection))
+                one_relays.relay(user, "PerkNFT", one_relays.claim(user, collection))
                 for collection in (FREE, other, FREE, other)
             )
         )
@@ -491,7 +489,7 @@ async def test_claims_of_two_collections_at_once_are_counted_apart(tester_relays
     ]
     assert sorted(refused) == sorted([FREE, other])
     for collection in (FREE, other):
-        assert await tester_relays.chain.claims(user.wallet, collection) == 1
+        assert await one_relays.chain.claims(user.wallet, collection) == 1
 
 
 async def test_two_claims_of_one_user_follow_each_other(relays: Relays) -> None:
@@ -548,15 +546,15 @@ async def assert_only_this_user_has_to_wait(relays: Relays, user: User) -> None:
     (await relays.relay(other, "PerkNFT", relays.claim(other))).assert_relayed()
 
 
-async def test_the_headers_count_published_relays_and_nothing_else(tester_relays: Relays) -> None:
-    user = await tester_relays.user()
+async def test_the_headers_count_published_relays_and_nothing_else(one_relays: Relays) -> None:
+    user = await one_relays.user()
 
-    refused = await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user), value="1")
-    reverted = await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user, claims=1))
-    first = await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user), key="first")
-    again = await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user, claims=1))
-    permit = await tester_relays.permit(user, "PerkNFT", 1)
-    second = await tester_relays.relay(user, "LTZ", permit.call)
+    refused = await one_relays.relay(user, "PerkNFT", one_relays.claim(user), value="1")
+    reverted = await one_relays.relay(user, "PerkNFT", one_relays.claim(user, claims=1))
+    first = await one_relays.relay(user, "PerkNFT", one_relays.claim(user), key="first")
+    again = await one_relays.relay(user, "PerkNFT", one_relays.claim(user, claims=1))
+    permit = await one_relays.permit(user, "PerkNFT", 1)
+    second = await one_relays.relay(user, "LTZ", permit.call)
 
     remaining = [answer.limits[1] for answer in (refused, reverted, first, again, second)]
     assert remaining == [35, 35, 34, 34, 33]
@@ -564,10 +562,10 @@ async def test_the_headers_count_published_relays_and_nothing_else(tester_relays
 
 
 async def test_the_101st_request_of_an_address_is_refused_with_the_addresss_limit(
-    tester_relays: Relays,
+    one_relays: Relays,
 ) -> None:
-    tester_relays.flush_after = None
-    answers = await asyncio.gather(*(tester_relays.get("0x" + "00" * 32, None) for _ in range(101)))
+    one_relays.flush_after = None
+    answers = await asyncio.gather(*(one_relays.get("0x" + "00" * 32, None) for _ in range(101)))
 
     assert Counter(answer.status for answer in answers) == {401: 100, 429: 1}
     (refused,) = [answer for answer in answers if answer.status == 429]
@@ -599,67 +597,59 @@ async def test_the_same_key_and_body_is_the_same_relay(relays: Relays) -> None:
     assert later.limits[1] == HOURLY - 1
 
 
-async def test_a_replay_is_answered_without_waiting(tester_relays: Relays) -> None:
+async def test_a_replay_is_answered_without_waiting(one_relays: Relays) -> None:
     """The outcome is known; polling once a second would take five seconds for five."""
-    user = await tester_relays.user()
-    data = tester_relays.claim(user)
-    (await tester_relays.relay(user, "PerkNFT", data, key="k")).assert_relayed()
+    user = await one_relays.user()
+    data = one_relays.claim(user)
+    (await one_relays.relay(user, "PerkNFT", data, key="k")).assert_relayed()
     watch = Stopwatch()
     for _ in range(5):
-        (await tester_relays.relay(user, "PerkNFT", data, key="k")).assert_relayed()
+        (await one_relays.relay(user, "PerkNFT", data, key="k")).assert_relayed()
 
     assert watch.seconds() < 3
 
 
-async def test_another_body_under_the_same_key_is_refused(tester_relays: Relays) -> None:
-    user, key = await tester_relays.user(), "k" * 255
-    (
-        await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user), key=key)
-    ).assert_relayed()
+async def test_another_body_under_the_same_key_is_refused(one_relays: Relays) -> None:
+    user, key = await one_relays.user(), "k" * 255
+    (await one_relays.relay(user, "PerkNFT", one_relays.claim(user), key=key)).assert_relayed()
 
-    async with tester_relays.chain.nothing_published():
-        answer = await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user), key=key)
+    async with one_relays.chain.nothing_published():
+        answer = await one_relays.relay(user, "PerkNFT", one_relays.claim(user), key=key)
 
     answer.assert_refused(409, "IDEMPOTENCY_KEY_REUSED")
 
 
-async def test_a_browser_sends_its_key_in_the_metadata(tester_relays: Relays) -> None:
-    user, metadata = await tester_relays.user(), {"idempotencyKey": "a browser's"}
-    data = tester_relays.claim(user)
-    first = await tester_relays.relay(user, "PerkNFT", data, metadata=metadata)
+async def test_a_browser_sends_its_key_in_the_metadata(one_relays: Relays) -> None:
+    user, metadata = await one_relays.user(), {"idempotencyKey": "a browser's"}
+    data = one_relays.claim(user)
+    first = await one_relays.relay(user, "PerkNFT", data, metadata=metadata)
     first.assert_relayed()
 
-    async with tester_relays.chain.nothing_published():
-        again = await tester_relays.relay(user, "PerkNFT", data, metadata=metadata)
-        other = await tester_relays.relay(
-            user, "PerkNFT", tester_relays.claim(user), metadata=metadata
-        )
+    async with one_relays.chain.nothing_published():
+        again = await one_relays.relay(user, "PerkNFT", data, metadata=metadata)
+        other = await one_relays.relay(user, "PerkNFT", one_relays.claim(user), metadata=metadata)
 
     assert (again.status, again.hash) == (200, first.hash)
     other.assert_refused(409, "IDEMPOTENCY_KEY_REUSED")
 
 
-async def test_keys_belong_to_a_user_and_a_refusal_does_not_use_one(tester_relays: Relays) -> None:
-    first, second = await tester_relays.users(2)
-    refused = await tester_relays.relay(
-        first, "PerkNFT", tester_relays.claim(first), key="mine", value="1"
+async def test_keys_belong_to_a_user_and_a_refusal_does_not_use_one(one_relays: Relays) -> None:
+    first, second = await one_relays.users(2)
+    refused = await one_relays.relay(
+        first, "PerkNFT", one_relays.claim(first), key="mine", value="1"
     )
     refused.assert_refused(403, "VALIDATION_FAILED")
 
-    async with tester_relays.chain.published_exactly(2):
+    async with one_relays.chain.published_exactly(2):
         for user in (first, second):
-            answer = await tester_relays.relay(
-                user, "PerkNFT", tester_relays.claim(user), key="mine"
-            )
+            answer = await one_relays.relay(user, "PerkNFT", one_relays.claim(user), key="mine")
             answer.assert_relayed()
 
 
-async def test_a_key_of_256_characters_is_too_long(tester_relays: Relays) -> None:
-    user = await tester_relays.user()
-    async with tester_relays.chain.nothing_published():
-        answer = await tester_relays.relay(
-            user, "PerkNFT", tester_relays.claim(user), key="k" * 256
-        )
+async def test_a_key_of_256_characters_is_too_long(one_relays: Relays) -> None:
+    user = await one_relays.user()
+    async with one_relays.chain.nothing_published():
+        answer = await one_relays.relay(user, "PerkNFT", one_relays.claim(user), key="k" * 256)
 
     answer.assert_refused(400, "INVALID_FIELDS")
 
@@ -667,20 +657,20 @@ async def test_a_key_of_256_characters_is_too_long(tester_relays: Relays) -> Non
 # Reading a relay
 
 
-async def test_a_relay_is_shown_to_its_user_alone(tester_relays: Relays) -> None:
-    user, stranger = await tester_relays.users(2)
-    answer = await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user))
+async def test_a_relay_is_shown_to_its_user_alone(one_relays: Relays) -> None:
+    user, stranger = await one_relays.users(2)
+    answer = await one_relays.relay(user, "PerkNFT", one_relays.claim(user))
 
-    own = await tester_relays.get(answer.hash, user)
+    own = await one_relays.get(answer.hash, user)
     own.assert_relayed(own.body["status"])
     assert own.body["status"] in {"confirmed", "final"}
     assert {**own.body, "status": "confirmed"} == answer.body
     refused = [
-        await tester_relays.get(answer.hash, stranger),
-        await tester_relays.get("0x" + "ab" * 32, user),
-        await tester_relays.get("garbage", user),
-        await tester_relays.get("0x12", user),
+        await one_relays.get(answer.hash, stranger),
+        await one_relays.get("0x" + "ab" * 32, user),
+        await one_relays.get("garbage", user),
+        await one_relays.get("0x12", user),
     ]
     for each in refused:
         each.assert_refused(404, "NOT_FOUND")
-    (await tester_relays.get(answer.hash, None)).assert_refused(401, "UNAUTHORIZED")
+    (await one_relays.get(answer.hash, None)).assert_refused(401, "UNAUTHORIZED")

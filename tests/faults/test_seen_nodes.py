@@ -14,7 +14,7 @@ from tests.support.chain.chains import a_chain
 from tests.support.chain.faulty_node import lies
 from tests.support.chain.faulty_node.faults import Faults
 from tests.support.chain.faulty_node.node import FaultyNode, a_faulty_node
-from tests.support.commands import ltzd_apart
+from tests.support.commands import ltzd, ltzd_apart
 from tests.support.instances.books import all_minted, assert_books_agree
 from tests.support.instances.instance import Answer, Instance, an_instance
 from tests.support.services.postgres import Databases
@@ -94,7 +94,7 @@ class Seen:
 async def shared(databases: Databases) -> AsyncIterator[Seen]:
     async with (
         databases.fresh() as database,
-        a_chain("tester") as chain,
+        a_chain("anvil") as chain,
         a_faulty_node(chain.rpc_url) as first,
         a_faulty_node(chain.rpc_url) as second,
         an_instance(
@@ -146,7 +146,7 @@ async def test_of_two_nodes_a_dead_one_is_seen_and_everything_stays_ready(seen: 
     assert line_of(shown.out, alive)[1] == "yes"
     assert line_of(shown.out, dead)[1] == "no"
     assert {"unreachable", "refused_connection"} <= set(line_of(shown.out, dead))
-    listed = (await ltzd_apart("status", "--json", "--admin-url", seen.admin_url)).json["nodes"]
+    listed = (await ltzd("status", "--json", "--admin-url", seen.admin_url)).json["nodes"]
     assert [node["isUsable"] for node in listed] == [True, False]
     assert listed[1]["errors"]["refused_connection"] >= 2
     assert (await seen.post()).status == 200

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
@@ -26,8 +27,13 @@ from tests.support.instances.books import all_minted, mints_on_chain
 from tests.support.instances.chain import Chain
 from tests.support.instances.instance import Answer, Instance, an_instance
 from tests.support.instances.relayer import Relays, relays_of
+from tests.support.keystores import cheap_keystores
 from tests.support.secret_files import write_secret
 from tests.support.waiting import until
+
+__all__ = ["cheap_keystores"]
+
+pytestmark = pytest.mark.usefixtures("cheap_keystores")
 
 PAGE = (Path(__file__).parents[2] / "docs" / "runbooks" / "stolen-key.md").read_text()
 FINAL_AFTER = 66
@@ -163,7 +169,7 @@ async def watched_to_the_end(instance: Instance, wallet: str) -> None:
 
 
 async def test_the_runbook_of_a_stolen_mint_key() -> None:
-    async with an_instance("--chain", "tester") as instance:
+    async with an_instance("--chain", "anvil") as instance:
         chain, thief = Chain(instance), thief_of(instance, "minter")
         runbook = Runbook(instance, thief.address)
         await runbook.prepare()

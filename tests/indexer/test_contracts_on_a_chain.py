@@ -21,7 +21,7 @@ URI = "https://perks.example/"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def deployed() -> AsyncIterator[Deployed]:
-    async with deployed_contracts("tester") as deployed:
+    async with deployed_contracts("anvil") as deployed:
         yield deployed
 
 

@@ -15,7 +15,7 @@ from ltzd.cli.main import app
 from ltzd.store.encryption.sealing import Sealer
 from tests.support.secret_files import write_secret
 
-_COMMANDS = typer.main.get_command(app)
+COMMANDS = typer.main.get_command(app)
 """The tree of commands. typer's runner would build it anew for each command."""
 
 
@@ -40,7 +40,7 @@ def _run(arguments: list[str]) -> Outcome:
     runner = CliRunner()
     with runner.isolation() as (out, err, _):
         try:
-            _COMMANDS.main(arguments, prog_name="ltzd")
+            COMMANDS.main(arguments, prog_name="ltzd")
         except SystemExit as ended:
             code = ended.code or 0
         sys.stdout.flush()

@@ -23,7 +23,7 @@ async def keep(site: WordPressSite, **settings: str) -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def ltzd(site: WordPressSite) -> AsyncIterator[Instance]:
-    async with an_instance("--chain", "tester", "--site-url", site.url) as instance:
+    async with an_instance("--chain", "anvil", "--site-url", site.url) as instance:
         brand = instance.dev_json["brand"]["brandId"]
         await keep(site, url=instance.base_url, brand=brand, host="site.example")
         yield instance

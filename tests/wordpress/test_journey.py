@@ -45,7 +45,7 @@ async def connected(folder: Path, shape: Shape) -> AsyncIterator[tuple[WordPress
     """A new site, and an ltzd whose operator has done step 3 of the README."""
     async with (
         a_wordpress(folder, shape) as site,
-        an_instance("--chain", "tester", "--site-url", site.url) as instance,
+        an_instance("--chain", "anvil", "--site-url", site.url) as instance,
     ):
         text = Path(demo.__file__).with_name("brand.toml").read_text()
         text = text.replace('domains = ["shop.example"]', f'domains = ["shop.example", "{HOST}"]')

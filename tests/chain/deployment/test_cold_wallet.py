@@ -18,7 +18,7 @@ from tests.support.chain.contracts import Contracts, Party, deployed_contracts
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def contracts() -> AsyncIterator[Contracts]:
-    async with deployed_contracts("tester") as deployed:
+    async with deployed_contracts("anvil") as deployed:
         yield deployed
 
 

@@ -251,7 +251,7 @@ class OnChain:
 
 @pytest_asyncio.fixture
 async def on_chain(db: Connection, database_url: str, data_dir: Path) -> AsyncIterator[OnChain]:
-    async with deployed_contracts("tester") as deployed:
+    async with deployed_contracts("anvil") as deployed:
         genesis = await deployed.node.block(0)
         assert isinstance(genesis, Header)
         at = deployed.at

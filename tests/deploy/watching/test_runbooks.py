@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 
-from ltzd.cli.main import app
-from tests.support.commands import ltzd
+from tests.support.commands import COMMANDS, ltzd
 from tests.support.watching.rules import ROOT, RUNBOOKS
 
 _COMMAND = re.compile(r"(?:^ {4}|`)(ltzd (?!dev\b)[^`\n#|]+)", re.MULTILINE)
@@ -17,7 +15,7 @@ _COMMAND = re.compile(r"(?:^ {4}|`)(ltzd (?!dev\b)[^`\n#|]+)", re.MULTILINE)
 
 def _unknown(line: str) -> Iterator[str]:
     """The words of a command line that the program would refuse."""
-    command: Any = typer.main.get_command(app)
+    command: Any = COMMANDS
     _, *words = line.split()
     is_value = False
     for word in words:

@@ -26,7 +26,7 @@ def the_brand() -> Brand:
 @pytest_asyncio.fixture
 async def contracts() -> AsyncIterator[Contracts]:
     """Contracts of this test alone: a fresh PerkNFT numbers collections from 1."""
-    async with deployed_contracts("tester") as deployed:
+    async with deployed_contracts("anvil") as deployed:
         yield deployed
 
 

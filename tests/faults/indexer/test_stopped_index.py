@@ -17,7 +17,7 @@ async def test_a_stopped_index_leaves_http_alive_until_a_repair_clears_it(
     instances: Instances,
 ) -> None:
     """The index has lost a receipt of LTZ in a block that was audited, and its owner spends it."""
-    instance = await instances.of("tester")
+    instance = await instances.of("anvil")
     async with relays_of(instance) as relays:
         user = await relays.welcomed()
         await lose_the_receipt(instance, user)

@@ -37,7 +37,7 @@ def lying(change: Callable[[Logs], Logs]) -> Callable[[str, Sequence[Any], Any],
 async def test_logs_that_only_the_node_in_use_shows_are_not_believed(
     sites: Sites, lie: str
 ) -> None:
-    site = await sites.of("tester", 3)
+    site = await sites.of("anvil", 3)
     async with site.blocks():
         node = await site.in_use()
         await lie_with(lying(LIES[lie]))(node)

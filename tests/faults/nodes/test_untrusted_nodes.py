@@ -49,7 +49,7 @@ UNDECIDABLE = ("another branch",)
 async def test_an_event_is_minted_while_the_node_in_use_is_at_fault(
     sites: Sites, fault: str
 ) -> None:
-    site = await sites.of("tester", 3 if fault in UNDECIDABLE else 2)
+    site = await sites.of("anvil", 3 if fault in UNDECIDABLE else 2)
     async with site.blocks():
         node = await site.in_use()
         await named.ALL[fault](node)

@@ -15,7 +15,7 @@ from tests.support.waiting import until
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def contracts() -> AsyncIterator[Contracts]:
-    async with deployed_contracts("tester") as deployed:
+    async with deployed_contracts("anvil") as deployed:
         yield deployed
 
 

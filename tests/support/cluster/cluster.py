@@ -277,7 +277,7 @@ async def a_cluster(shape: Shape, checkout: Path | None = None) -> AsyncIterator
         server = await postgres.start(primary, {})
         urls = ("--database-url", server.url, "--redis-url", first_redis.url)
         instance = await stack.enter_async_context(
-            an_instance("--chain", "tester", *urls, first_checkout=checkout)
+            an_instance("--chain", "anvil", *urls, first_checkout=checkout)
         )
         await instance.kill9()
 

@@ -61,5 +61,8 @@ async def instance(request: pytest.FixtureRequest, instances: Instances) -> Inst
 
 @pytest_asyncio.fixture
 async def one_instance(instances: Instances) -> Instance:
-    """The instance on the tester chain, for tests that do not depend on the kind of chain."""
-    return await instances.of("tester")
+    """The instance on anvil, for tests that do not depend on the kind of chain.
+
+    The tester chain takes a second of a core to start, and many times anvil's for a transaction.
+    """
+    return await instances.of("anvil")

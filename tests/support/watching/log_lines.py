@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from tests.support.watching.rules import ROOT
@@ -55,7 +56,8 @@ class LogLine:
     fields: tuple[str, ...]
 
 
-def log_lines() -> list[LogLine]:
+@cache
+def log_lines() -> tuple[LogLine, ...]:
     """Every line, in the order of names. A line that several places write has all their fields."""
     levels: dict[str, dict[str, None]] = {}
     fields: dict[str, dict[str, None]] = {}
@@ -70,10 +72,10 @@ def log_lines() -> list[LogLine]:
             for name, level, given in _written_by(node, outages):
                 levels.setdefault(name, {})[level] = None
                 fields.setdefault(name, {}).update(dict.fromkeys(given))
-    return [
+    return tuple(
         LogLine(name, tuple(sorted(levels[name], key=_LEVELS.index)), tuple(fields[name]))
         for name in sorted(levels)
-    ]
+    )
 
 
 def _outages_in(module: ast.Module) -> dict[str, tuple[str, str]]:
