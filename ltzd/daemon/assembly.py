@@ -325,18 +325,11 @@ def _wallet_rights(
 ) -> WalletRightsWatch | None:
     if fleet is None:
         return None
-    contracts = settings.contracts
-    addresses = {
-        "LTZ": contracts.ltz,
-        "PerkNFT": contracts.perk_nft,
-        "PointsSale": contracts.points_sale,
-        "BusinessEscrow": contracts.business_escrow,
-    }
 
     def held() -> list[tuple[Address, str]]:
         return [(lane.wallet, lane.kind) for lane in fleet.lanes if lane.is_serving]
 
-    return WalletRightsWatch(Node(nodes.client("operator")), addresses, held)
+    return WalletRightsWatch(Node(nodes.client("operator")), settings.contracts.by_contract(), held)
 
 
 async def _warn_of_few_connections(pool: Pool, settings: Settings) -> None:

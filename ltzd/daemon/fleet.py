@@ -18,7 +18,7 @@ from ltzd.errors import Misconfigured, SignerUnavailable
 from ltzd.operator.fleet.fleet import FleetParts, LaneFleet, SettingsWallet, SignerOpening
 from ltzd.operator.fleet.slot import FleetLane
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import MINT, TREASURY, InProcessHooks, LanePolicy, MintTarget
+from ltzd.operator.policy import MINT, TREASURY, InProcessHooks, LanePolicy, MintTarget, RelayTarget
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.operator.retired.lane import RetiredLane
 from ltzd.operator.treasury.lane import TreasuryLane
@@ -71,6 +71,7 @@ async def build_fleet(
     top_ups = settings.operator.top_ups()
     _set_gauges(policy, top_ups)
     target = MintTarget(chain.chain_id, chain.ltz)
+    relay_target = RelayTarget(chain.chain_id, settings.contracts.by_contract())
     leases, node = dependencies.leases, dependencies.node
 
     def lane(kind: str, signer: WalletSigner) -> FleetLane:
@@ -83,7 +84,7 @@ async def build_fleet(
                 pool, leases, node, signer, chain.chain_id, wakeups, policy, top_ups
             )
         return RelayLane(
-            pool, leases, node, signer, chain.chain_id, wakeups, policy, dependencies.direct_lanes
+            pool, leases, node, signer, relay_target, wakeups, policy, dependencies.direct_lanes
         )
 
     def grow_pool(lanes: int) -> None:

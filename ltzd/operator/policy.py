@@ -6,6 +6,7 @@ from uuid import UUID
 
 from ltzd.errors import Unavailable
 from ltzd.rules.operator.fees import FeePolicy, ResubmissionPolicy
+from ltzd.store.operator import wallets
 from ltzd.values import Address, Hash32
 
 OnPublished = Callable[[Sequence[UUID], Hash32], None]
@@ -37,6 +38,8 @@ MINT_LIMIT = "mint_limit"
 """A lane's reason to wait: the mint limit covers none of the queued rewards, or is zero."""
 WOULD_REVERT = "would_revert"
 """A lane's reason to wait: LTZ would refuse all of the queued rewards."""
+ROLE = wallets.WITHOUT_ROLE
+"""A relay lane's reason to wait: its wallet lacks a role on chain. The store reads it, too."""
 NODE = "node"
 """A lane's reason to wait: the node does not answer."""
 REFUSED = "refused"
@@ -152,6 +155,14 @@ class LanePolicy:
 class MintTarget:
     chain_id: int
     ltz: Address
+
+
+@dataclass(frozen=True, slots=True)
+class RelayTarget:
+    """`contracts` has the addresses by the contracts' names; without them relays need no role."""
+
+    chain_id: int
+    contracts: Mapping[str, Address] = field(default_factory=dict)
 
 
 class Finished(Unavailable):

@@ -12,7 +12,7 @@ import pytest_asyncio
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import LanePolicy, MintTarget
+from ltzd.operator.policy import LanePolicy, MintTarget, RelayTarget
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.rules.conditions.facts import LaneState
 from ltzd.rules.relayer.calls import RelayStatus
@@ -46,7 +46,9 @@ ADOPTING = replace(PATIENT, adopts_wallets=True)
 async def lane_on(
     world: RelayWorld, node: Node, policy: LanePolicy = PATIENT
 ) -> AsyncIterator[RelayLane]:
-    lane = RelayLane(world.pool, Leases(world.url), node, RELAYER, CHAIN_ID, world.wakeups, policy)
+    lane = RelayLane(
+        world.pool, Leases(world.url), node, RELAYER, RelayTarget(CHAIN_ID), world.wakeups, policy
+    )
     async with running(lane.run()):
         yield lane
 

@@ -16,7 +16,7 @@ from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.mints import references
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import LanePolicy, MintTarget, PauseBackoff
+from ltzd.operator.policy import LanePolicy, MintTarget, PauseBackoff, RelayTarget
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.rules.operator.fees import GWEI
 from ltzd.store.database import Pool, transaction
@@ -103,7 +103,9 @@ def a_mint_lane(world: RelayWorld, pool: FakeNodePool, policy: LanePolicy = PATI
 
 def a_relay_lane(world: RelayWorld, pool: FakeNodePool, policy: LanePolicy = PATIENT) -> RelayLane:
     leases = Leases(world.url)
-    return RelayLane(world.pool, leases, pool.node(), RELAYER, CHAIN_ID, world.wakeups, policy)
+    return RelayLane(
+        world.pool, leases, pool.node(), RELAYER, RelayTarget(CHAIN_ID), world.wakeups, policy
+    )
 
 
 @asynccontextmanager

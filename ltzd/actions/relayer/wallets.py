@@ -32,7 +32,11 @@ class RelayWallets:
     async def offered(self) -> list[Address]:
         """The wallets that take new work: a new permit should name one of them."""
         served = await self._served.get()
-        return [each.wallet for each in served if not each.is_draining and not each.is_paused]
+        return [
+            each.wallet
+            for each in served
+            if not each.is_draining and not each.is_paused and not each.lacks_role
+        ]
 
     async def accepted(self) -> list[Address]:
         """The wallets that a relay may name: also a draining one, until it is retired, and a paused
@@ -43,12 +47,16 @@ class RelayWallets:
     async def sender(self) -> Address:
         """A wallet to simulate calls with: one that takes new work, or else one that may resume.
 
-        Raises Unavailable if there is neither.
+        Raises Unavailable if there is neither. A wallet that lacks its roles would make calls
+        revert that succeed once it has them.
         """
         served = [each for each in await self._served.get() if not each.is_draining]
         if not served:
             raise Unavailable("No process serves a relay wallet")
-        return min(served, key=lambda each: each.is_paused).wallet
+        able = [each for each in served if not each.lacks_role]
+        if not able:
+            raise Unavailable("Every relay wallet lacks a role on chain")
+        return min(able, key=lambda each: each.is_paused).wallet
 
     async def _read(self) -> list[ServedWallet]:
         async with session(self._pool) as connection:

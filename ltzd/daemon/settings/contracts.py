@@ -33,6 +33,10 @@ class ContractSettings(Section):
         """By the setting's name."""
         return {setting: getattr(self, setting) for setting in CONTRACT_NAMES}
 
+    def by_contract(self) -> dict[str, Address]:
+        """By the contract's name."""
+        return {CONTRACT_NAMES[setting]: at for setting, at in self.addresses().items()}
+
     @model_validator(mode="before")
     @classmethod
     def _are_in_the_file(cls, section: Any) -> Any:

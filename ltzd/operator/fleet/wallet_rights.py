@@ -1,6 +1,7 @@
 """Reads from the chain whether the wallets of this process's lanes have the roles that they need.
 
-A lane does not notice a role that was revoked before its next transaction, whose simulation fails.
+A mint lane does not notice a role that was revoked before its next transaction, whose simulation
+fails; a relay lane reads its roles itself (`relays/roles.py`).
 An answer that lacks a wallet's facts, or no answer, leaves the last facts as they were.
 """
 
@@ -9,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ltzd.chain.contracts import ltz
-from ltzd.chain.contracts.access_control import decode_has_role, has_role_call
-from ltzd.chain.deployment.plan import hot_roles
-from ltzd.chain.node.node import Node, Revert
+from ltzd.chain.node.node import Node
 from ltzd.concurrency.outages import Outage
 from ltzd.errors import NodeUnavailable
+from ltzd.operator.fleet.wallet_roles import missing_roles, role_calls
 from ltzd.operator.policy import MINT, RELAY
 from ltzd.values import Address
 
@@ -75,16 +75,10 @@ class WalletRightsWatch:
         """Raises NodeUnavailable, and ValueError for an answer of another form."""
         if kind not in {MINT, RELAY}:
             return NO_FAULTS
-        roles = hot_roles(is_mint=kind == MINT)
-        calls = [(self._contracts[name], has_role_call(role, wallet)) for name, role in roles]
+        calls = role_calls(self._contracts, wallet, kind)
         if kind == MINT:
             calls.append((self._contracts["LTZ"], ltz.mint_limit_call(wallet)))
         answers = await self._node.view_outcomes(calls)
-        missing = tuple(
-            f"{contract}.{role}"
-            for (contract, role), answer in zip(roles, answers, strict=False)
-            if not isinstance(answer, Revert) and not decode_has_role(answer)
-        )
         limit = answers[-1] if kind == MINT else None
         is_zero = isinstance(limit, bytes) and ltz.decode_mint_limit(limit)[0] == 0
-        return WalletRights(missing, is_zero)
+        return WalletRights(missing_roles(answers, kind), is_zero)

@@ -6,7 +6,8 @@ from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork, OutcomeSink, RelayOutcomeSink
-from ltzd.operator.policy import RELAY, LanePolicy
+from ltzd.operator.policy import RELAY, LanePolicy, RelayTarget
+from ltzd.operator.relays.roles import RelayRoles
 from ltzd.operator.relays.signer import RelaySigner
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionSigner
@@ -29,13 +30,14 @@ class RelayLane(WalletLane):
         leases: Leases,
         node: Node,
         signer: WalletSigner,
-        chain_id: int,
+        target: RelayTarget,
         wakeups: WakeupHub,
         policy: LanePolicy,
         direct_lanes: DirectLanes | None = None,
     ) -> None:
-        super().__init__(pool, leases, node, signer, chain_id, wakeups, policy)
+        super().__init__(pool, leases, node, signer, target.chain_id, wakeups, policy)
         self._direct_lanes = direct_lanes
+        self._contracts = target.contracts
 
     async def _compare_references(self) -> None:
         """Does nothing: relays use no references."""
@@ -57,8 +59,9 @@ class RelayLane(WalletLane):
     ) -> LaneWork:
         # A remote signer would keep admissions waiting.
         direct_lanes = self._direct_lanes if isinstance(self._signer, Signer) else None
+        roles = RelayRoles(self._contracts, self.wallet, context.clock)
         return RelaySigner(
-            context, in_flight, guard, signer, self._wakeups, next_nonce, direct_lanes
+            context, in_flight, guard, signer, self._wakeups, next_nonce, roles, direct_lanes
         )
 
     async def _begin_term(self, first_nonce: int) -> tuple[Lane, int]:

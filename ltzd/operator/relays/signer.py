@@ -23,7 +23,8 @@ from ltzd.chain.node.view import ChainView
 from ltzd.errors import LaneLost, SignerUnavailable, Unavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
-from ltzd.operator.policy import DRAINING
+from ltzd.operator.policy import DRAINING, ROLE
+from ltzd.operator.relays.roles import RelayRoles
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionCall, TransactionSigner, Unsendable
 from ltzd.rules.operator.fees import Fees
@@ -59,6 +60,7 @@ class RelaySigner:
         signer: TransactionSigner,
         wakeups: WakeupHub,
         next_nonce: int,
+        roles: RelayRoles,
         direct_lanes: DirectLanes | None = None,
     ) -> None:
         """`direct_lanes` offers this signer to admissions until `end_term`."""
@@ -68,6 +70,7 @@ class RelaySigner:
         self._signer = signer
         self._wakeups = wakeups
         self._next_nonce = next_nonce
+        self._roles = roles
         self._may_hold_claims = True
         """Also of an earlier term."""
         self._leaves_queue_until = -math.inf
@@ -87,7 +90,7 @@ class RelaySigner:
     @property
     def direct_slots(self) -> int:
         """How many relays `admit` takes now; 0 while relays wait in the queue, which come first."""
-        is_ready = self._has_emptied_queue and self._failure is None
+        is_ready = self._has_emptied_queue and self._failure is None and self._roles.are_granted
         return min(self.max_batch, self._guard.free_slots()) if is_ready else 0
 
     async def admit(self, relays: Sequence[NewRelay]) -> list[int | None]:
@@ -156,6 +159,10 @@ class RelaySigner:
                 self._has_emptied_queue = False
                 return 0
             await self._give_back()
+            if not self._roles.are_granted:
+                self._has_emptied_queue = False
+                self._guard.pause(ROLE)
+                return 0
             claimed = await self._claim(fees)
             if self._guard.fees(finishes=True) is None:  # The lane was closed meanwhile.
                 self._has_emptied_queue = False
@@ -304,14 +311,15 @@ class RelaySigner:
         self._guard.resume()
 
     async def refresh(self, view: ChainView) -> None:
-        """Does nothing: the chain limits no relays."""
+        await self._roles.refresh(view)
 
     async def indexed_inclusions(self) -> Mapping[int, Inclusion]:
         """Returns none: only a receipt tells what a relay cost, and its answer needs that."""
         return {}
 
     def on_reverted(self, tx: OpenTransaction, inclusion: Inclusion) -> None:
-        """Does nothing: relays are simulated one by one, so one revert says nothing of the next."""
+        """Relays are simulated one by one, so a revert may mean that the wallet has lost a role."""
+        self._roles.doubt()
 
     def on_abandoned(self, tx: OpenTransaction) -> None:
         """Does nothing: the relay waits until its nonce is final, and no other depends on it."""

@@ -23,6 +23,8 @@ PAUSE_SENTENCES = {
     "signer": "the signer of its key does not answer",
     "by_hand": "a person has paused it; `ltzd lane resume` ends the pause",
     "would_revert": "LTZ would refuse all queued rewards: look at their errors in the log",
+    "role": "its wallet lacks a role on chain, so its relays would revert: `ltzd wallet grant` "
+    "grants what is missing",
     "node": "no node answers",
     "refused": "nodes refuse its transactions for good: `ltzd tx list` shows them",
     "publication": "nodes neither accept its transactions nor refuse them for good",

@@ -86,24 +86,31 @@ async def find_with_requests(
     return None if row["wallet"] is None else _wallet(row), row["has_requests"]
 
 
+WITHOUT_ROLE = "role"
+"""A relay lane's reason to wait: its wallet lacks a role on chain, so its relays would revert."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServedWallet:
     """A wallet whose lane was served within the last minute, by any process.
 
     A draining wallet signs what no other wallet can sign, and nothing else. A person has paused the
-    lane of a paused wallet.
+    lane of a paused wallet. The lane of a wallet that lacks a role on chain signs nothing.
     """
 
     wallet: Address
     is_draining: bool = False
     is_paused: bool = False
+    lacks_role: bool = False
 
 
 async def list_served(connection: Connection, chain_id: int, kind: str) -> list[ServedWallet]:
     """The served wallets that are not retired, the busiest first."""
     rows = await connection.fetch(
         """
-        SELECT l.wallet, coalesce(w.state, 'active') AS state, w.paused_at IS NOT NULL AS is_paused
+        SELECT l.wallet, coalesce(w.state, 'active') AS state,
+               w.paused_at IS NOT NULL AS is_paused,
+               l.paused_for IS NOT DISTINCT FROM $4 AS lacks_role
           FROM lanes l
           LEFT JOIN operator_wallets w ON w.chain_id = l.chain_id AND w.wallet = l.wallet
          WHERE l.chain_id = $1 AND l.kind = $2
@@ -114,12 +121,14 @@ async def list_served(connection: Connection, chain_id: int, kind: str) -> list[
         chain_id,
         kind,
         SHOWN_FOR_SECONDS,
+        WITHOUT_ROLE,
     )
     return [
         ServedWallet(
             Address(row["wallet"]),
             is_draining=row["state"] == WalletState.DRAINING.value,
             is_paused=row["is_paused"],
+            lacks_role=row["lacks_role"],
         )
         for row in rows
     ]

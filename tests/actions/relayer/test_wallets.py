@@ -7,8 +7,8 @@ from ltzd.chain.relayer.calls import decode_relay
 from ltzd.chain.signing import Signer
 from ltzd.errors import Unavailable, ValidationFailed
 from ltzd.store.database import Pool, session
-from ltzd.store.operator import wallets
-from ltzd.store.operator.wallets import WalletState
+from ltzd.store.operator import lanes, wallets
+from ltzd.store.operator.wallets import WITHOUT_ROLE, WalletState
 from ltzd.values import Address, checksummed
 from tests.support.chain.fake_node import CHAIN_ID
 from tests.support.relays.allowed_calls import (
@@ -79,6 +79,25 @@ async def test_a_paused_wallet_simulates_only_if_no_other_wallet_can(pool: Pool)
     relay_wallets = RelayWallets(pool, CHAIN_ID)
     assert await relay_wallets.offered() == []
     assert await relay_wallets.sender() in {RELAYER.address, OTHER_RELAYER.address}
+
+
+async def lose_roles(pool: Pool, signer: Signer) -> None:
+    lane = await a_relay_lane(pool, signer)
+    async with session(pool) as connection:
+        await lanes.report_working(connection, lane, WITHOUT_ROLE)
+
+
+async def test_a_wallet_without_its_roles_is_accepted_and_simulates_no_call(pool: Pool) -> None:
+    relay_wallets = await with_wallets(pool)
+    await value(pool, "UPDATE lanes SET next_nonce = 7 WHERE wallet = $1", RELAYER.address)
+    await lose_roles(pool, RELAYER)
+    assert await relay_wallets.offered() == [OTHER_RELAYER.address]
+    assert set(await relay_wallets.accepted()) == {RELAYER.address, OTHER_RELAYER.address}
+    assert await relay_wallets.sender() == OTHER_RELAYER.address
+
+    await lose_roles(pool, OTHER_RELAYER)
+    with pytest.raises(Unavailable, match="lacks a role"):
+        await RelayWallets(pool, CHAIN_ID).sender()
 
 
 @pytest.mark.parametrize("state", [DRAINING, RETIRED])

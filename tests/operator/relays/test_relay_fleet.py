@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ltzd.chain.signing import Signer
+from ltzd.operator.policy import ROLE
 from ltzd.store.database import Connection, Pool, open_pool, session
 from ltzd.store.operator import wallets
 from ltzd.store.operator.lanes import Lane
@@ -163,6 +164,53 @@ async def test_a_lane_that_cannot_pay_leaves_the_queue_to_the_others(world: Rela
         await world.relays_are(*["sent"] * 7)
         assert poor.is_serving
     assert set(await senders(world)) == {OTHER_RELAYER.address}
+
+
+async def test_a_wallet_without_its_roles_leaves_the_queue_to_the_others(
+    world: RelayWorld,
+) -> None:
+    """As between `ltzd wallet add` and `ltzd wallet grant`, or after a guardian's revocation."""
+    world.node.mines_at_once = True
+    world.node.without_roles = {RELAYER.address}
+    async with world.relaying(PATIENT):
+        await shown_reason(world, RELAYER, ROLE)
+        assert world.direct_lanes.choose() is None
+        async with world.relaying(PATIENT, OTHER_RELAYER):
+            for number in range(20):
+                await world.ask(1, a_wallet(number))
+            await all_mined(world)
+        assert await senders(world) == {OTHER_RELAYER.address: 20}
+
+        world.node.without_roles = set()
+        await shown_reason(world, RELAYER, None)
+        await world.ask(1, a_wallet(20))
+        await all_mined(world)
+    await each_executed_once_in_order(world)
+
+
+async def test_a_wallet_that_loses_its_roles_sends_nothing_after_the_first_relay_that_fails(
+    world: RelayWorld,
+) -> None:
+    world.node.mines_at_once = True
+    async with world.relaying(PATIENT):
+        await world.ask(1, a_wallet(0))
+        await all_mined(world)
+        world.node.without_roles = {RELAYER.address}
+        await world.ask(1, a_wallet(1))
+        await shown_reason(world, RELAYER, ROLE)
+        await world.ask(3, a_wallet(2))
+        await world.some_polls()
+        assert (await row_states(world.observer))[2:] == ["queued"] * 3
+
+        world.node.without_roles = set()
+
+        async def are_settled() -> bool:
+            world.node.mine()
+            return await row_states(world.observer) == ["mined"] * 5
+
+        await until(are_settled)
+    outcomes = [done.succeeded for block in world.node.blocks for done in block.transactions]
+    assert outcomes == [True, False, True, True, True]
 
 
 async def test_a_lane_whose_signer_is_away_gives_its_relays_to_the_others(

@@ -314,6 +314,7 @@ def test_every_reason_of_a_pause_has_a_sentence() -> None:
         operator_policy.FUNDS,
         operator_policy.MINT_LIMIT,
         operator_policy.WOULD_REVERT,
+        operator_policy.ROLE,
         operator_policy.NODE,
         operator_policy.REFUSED,
         operator_policy.PUBLICATION,

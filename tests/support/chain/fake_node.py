@@ -294,6 +294,8 @@ class FakeNode(Rpc):
     _salt = 0
     panicking_wallets: Collection[bytes] = ()
     """Wallets for whose mints the contract's arithmetic underflows."""
+    without_roles: Collection[bytes] = ()
+    """Wallets that have no role at any contract, so their calls revert."""
 
     def __init__(self) -> None:
         super().__init__("fake:")
@@ -552,7 +554,7 @@ class FakeNode(Rpc):
         return logs
 
     def _check_sender(self, to: Address, sender: bytes) -> None:
-        if to == LTZ_AT and sender in self.revoked_minters:
+        if (to == LTZ_AT and sender in self.revoked_minters) or sender in self.without_roles:
             role = (bytes(20), bytes(32))
             raise Reverted(custom_error("AccessControlUnauthorizedAccount(address,bytes32)", *role))
 
@@ -770,6 +772,7 @@ class FakeNode(Rpc):
             return hex_of(b"".join(word.to_bytes(32, "big") for word in words))
         if data[:4] == _HAS_ROLE:
             has_role = self.is_minter and data[-20:] not in self.revoked_minters
+            has_role = has_role and data[-20:] not in self.without_roles
             return hex_of(int(has_role).to_bytes(32, "big"))
         if data[:4] in {_TOTAL_SUPPLY, _BALANCE_OF}:
             wallet = Address(data[-20:]) if data[:4] == _BALANCE_OF else None

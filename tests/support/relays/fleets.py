@@ -10,7 +10,7 @@ from ltzd.daemon.settings.wallets import signer_of
 from ltzd.daemon.signers import open_signer
 from ltzd.operator.fleet.fleet import FleetParts, LaneFleet, SettingsWallet
 from ltzd.operator.fleet.slot import FleetLane, SlotPauses
-from ltzd.operator.policy import LanePolicy, MintTarget
+from ltzd.operator.policy import LanePolicy, MintTarget, RelayTarget
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.operator.retired.lane import RetiredLane
 from ltzd.store.database import transaction
@@ -56,7 +56,7 @@ class FleetWorld:
                 Leases(world.url),
                 world.node.node,
                 signer,
-                CHAIN_ID,
+                RelayTarget(CHAIN_ID),
                 world.wakeups,
                 policy,
             )

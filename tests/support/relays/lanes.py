@@ -12,8 +12,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ltzd.chain.contracts.artifacts import CONTRACTS
 from ltzd.chain.signing import Signer, WalletSigner
-from ltzd.operator.policy import LanePolicy
+from ltzd.operator.policy import LanePolicy, RelayTarget
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.rules.operator.fees import GWEI
 from ltzd.rules.relayer.admission import NewRelay
@@ -28,11 +29,12 @@ from ltzd.store.relayer.claims import ClaimedRelay
 from ltzd.store.relayer.direct_lanes import DirectLanes
 from ltzd.store.wakeups import RELAYS
 from ltzd.values import Address
-from tests.support.chain.fake_node import CHAIN_ID, OTHERS_AT, FakeNode
+from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, OTHERS_AT, FakeNode
 from tests.support.chain.mint_world import POLICY, World, true
 from tests.support.rows.core import FEES, a_hash, a_wallet, running
 from tests.support.waiting import until
 
+TARGET = RelayTarget(CHAIN_ID, dict(zip(CONTRACTS, (LTZ_AT, *OTHERS_AT), strict=True)))
 PERKS = OTHERS_AT[0]
 USER, OTHER_USER = a_wallet(0xA1), a_wallet(0xA2)
 RELAYER, OTHER_RELAYER = Signer(b"\x02" * 32), Signer(b"\x03" * 32)
@@ -159,7 +161,7 @@ class RelayWorld(World):
             Leases(self.url),
             self.node.node,
             signer,
-            CHAIN_ID,
+            TARGET,
             self.wakeups,
             policy,
             self.direct_lanes,

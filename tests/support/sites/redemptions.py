@@ -22,7 +22,7 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.errors import RedemptionRefused, Unavailable, ValidationFailed
 from ltzd.indexer.policy import IndexerPolicy
-from ltzd.operator.policy import RELAY
+from ltzd.operator.policy import RELAY, RelayTarget
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.brands.configuration import Brand, Perk, Site
@@ -163,7 +163,7 @@ class Sites:
             Leases(self.url),
             self.deployed.node,
             self.deployed.relay.signer,
-            self.deployed.chain_id,
+            RelayTarget(self.deployed.chain_id),
             self.wakeups,
             POLICY,
         )
