@@ -16,7 +16,7 @@ from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.mints import references
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import LanePolicy, MintTarget, PauseBackoff, RelayTarget
+from ltzd.operator.policy import LanePolicy, MintTarget, PauseBackoff
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.rules.operator.fees import GWEI
 from ltzd.store.database import Pool, transaction
@@ -24,7 +24,7 @@ from ltzd.store.operator.leases import Leases
 from tests.support.chain.fake_node import CHAIN_ID, ETHER, LTZ_AT, FakeNode
 from tests.support.chain.fake_pool import QUICK, FakeNodePool, a_fake_pool
 from tests.support.chain.mint_world import POLICY, stop_of, true
-from tests.support.relays.lanes import RELAYER, RelayWorld, a_relay_world, row_states
+from tests.support.relays.lanes import RELAYER, TARGET, RelayWorld, a_relay_world, row_states
 from tests.support.rows.core import MINTER, a_wallet, queue_reward, running, value
 from tests.support.waiting import until
 
@@ -60,6 +60,10 @@ def used_up_mint_limit(node: FakeNode) -> None:
     node.mint_filled = 0
 
 
+def no_roles(node: FakeNode) -> None:
+    node.without_roles = {RELAYER.address}
+
+
 LIES: list[Lie] = [
     gas_limit_of_30_000,
     base_fee_above_the_cap,
@@ -74,6 +78,7 @@ KINDS: dict[Lie, str] = {
     no_balance: "balance",
     no_mint_limit: "mint_limit",
     used_up_mint_limit: "mint_limit",
+    no_roles: "wallet_roles",
 }
 
 
@@ -103,9 +108,7 @@ def a_mint_lane(world: RelayWorld, pool: FakeNodePool, policy: LanePolicy = PATI
 
 def a_relay_lane(world: RelayWorld, pool: FakeNodePool, policy: LanePolicy = PATIENT) -> RelayLane:
     leases = Leases(world.url)
-    return RelayLane(
-        world.pool, leases, pool.node(), RELAYER, RelayTarget(CHAIN_ID), world.wakeups, policy
-    )
+    return RelayLane(world.pool, leases, pool.node(), RELAYER, TARGET, world.wakeups, policy)
 
 
 @asynccontextmanager
@@ -164,7 +167,7 @@ async def test_one_nodes_restricting_lie_holds_up_no_relay(
 
 
 @pytest.mark.parametrize("count", [2, 3])
-@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("lie", [*LIES, no_roles])
 async def test_a_lie_from_the_beginning_of_a_term_holds_up_no_relay(
     world: RelayWorld, lie: Lie, count: int
 ) -> None:
@@ -173,8 +176,9 @@ async def test_a_lie_from_the_beginning_of_a_term_holds_up_no_relay(
         node.balance = 100_000 * 10 * GWEI
     lie(nodes[0])
     await world.ask()
-    async with relaying(world, *nodes):
+    async with relaying(world, *nodes) as (pool, _):
         await until(lambda: true(len(world.node.pool) == 1))
+        await until(lambda: true(KINDS[lie] in pool.contradictions()[0]))
         world.node.mine()
         await world.relays_are("mined")
     assert all(not sent.is_self_transfer for sent in world.node.sent())
