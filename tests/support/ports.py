@@ -9,7 +9,9 @@ import os
 
 from ltzd.dev.services import ports
 
-_ALL = range(10_000, 15_000)
+_FORBIDDEN = 10_080
+"""Browsers open no page at this port (Fetch standard, port blocking)."""
+_ALL = [port for port in range(10_000, 15_000) if port != _FORBIDDEN]
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _OWN = _ALL[_WORKER::_WORKERS]
