@@ -1,6 +1,6 @@
 """A real WordPress with a live ltzd: `ltzd dev --site-url`, the settings page, and a member's day.
 
-Skipped where Debian's packages wordpress, mariadb-server-core and php-mysql are missing.
+Skipped where Debian's packages of a WordPress (scripts/test-tools) are missing.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The plugin's blocks in WordPress's own editor, in a real browser.
 
-Skipped where Debian's packages wordpress, mariadb-server-core and php-mysql are missing.
+Skipped where Debian's packages of a WordPress (scripts/test-tools) are missing.
 """
 
 from playwright.async_api import async_playwright, expect

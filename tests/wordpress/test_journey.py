@@ -2,7 +2,7 @@
 
 Both use Chromium. In `make test` the site is in a folder and has another REST prefix;
 `make wordpress` also tries a site at the root, and one whose only PHP worker waits for itself.
-Skipped where Debian's packages wordpress, mariadb-server-core and php-mysql are missing.
+Skipped where Debian's packages of a WordPress (scripts/test-tools) are missing.
 """
 
 import os

@@ -1,6 +1,6 @@
 """The plugin in a real WordPress: the changes of address that a subscriber may and may not make.
 
-Skipped where Debian's packages wordpress, mariadb-server-core and php-mysql are not installed.
+Skipped where Debian's packages of a WordPress (scripts/test-tools) are missing.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """A shop's events, blocks and privacy tools in a real WordPress, with a fake ltzd.
 
 WooCommerce's orders are stood in for by `_WOOCOMMERCE`: its functions and hooks as the plugin uses
-them. Skipped where Debian's packages wordpress, mariadb-server-core and php-mysql are missing.
+them. Skipped where Debian's packages of a WordPress (scripts/test-tools) are missing.
 """
 
 import asyncio

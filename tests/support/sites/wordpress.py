@@ -29,6 +29,8 @@ SOURCE = Path("/usr/share/wordpress")
 PLUGIN = Path(__file__).parents[3] / "integrations/wordpress/ltzd-loyalty"
 PASSWORD = "a password of the tests"
 """The password of every user of this short-lived site."""
+_EXTENSIONS = (("mysql", b"mysqli"), ("xml", b"xml"))
+"""PHP's packages and their modules; XML-RPC needs the second."""
 _WORKERS = 4
 _STOP_SECONDS = 10
 
@@ -257,8 +259,8 @@ async def _skip_unless_installed() -> None:
         str(php_path()), "-m", stdout=asyncio.subprocess.PIPE
     )
     modules, _ = await process.communicate()
-    if b"mysqli" not in modules:
-        missing.append("php-mysql")
+    installed = modules.split()
+    missing += [f"php-{name}" for name, module in _EXTENSIONS if module not in installed]
     if missing:
         pytest.skip(f"No WordPress here: apt-get install {' '.join(missing)} (Debian and Ubuntu)")
 
