@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import structlog
 
 from ltzd.daemon.certificates import Certificates
-from ltzd.daemon.checks import chain, database
+from ltzd.daemon.checks import chain, database, redis
 from ltzd.daemon.checks.chain import ChainPolicy
 from ltzd.daemon.fleet import try_wallets
 from ltzd.daemon.settings.settings import Settings
@@ -52,6 +52,7 @@ async def examine(
     examination = await database.examine(settings, sealer, addresses)
     findings += examination.findings
     findings += await chain.examine(settings, examination, wallets, policy)
+    findings += await redis.examine(settings)
     return Examination(findings, wallets)
 
 
