@@ -377,9 +377,9 @@ async def test_with_a_withdrawn_redemption_go_those_that_counted_on_it(till: Til
     """The later one names the charges left after the first: the chain would refuse it."""
     async with till.world.relaying():
         pass
-    first = asyncio.create_task(till.waiting(0.4).redeem())
+    first = asyncio.create_task(till.waiting(3.0).redeem())
     await till.is_written(1)
-    later = asyncio.create_task(till.waiting(2).redeem(idempotency_key="till-1-0002"))
+    later = asyncio.create_task(till.waiting(6.0).redeem(idempotency_key="till-1-0002"))
     other = asyncio.create_task(till.redeem(token_id=OTHER_TOKEN))
     await till.is_written(3)
     with pytest.raises(Unavailable):
