@@ -121,6 +121,28 @@ async def test_no_more_than_a_bounded_part_of_the_records_is_looked_at(world: Wo
     assert await world.at() == values[:MAX_RECORDS]
 
 
+async def test_an_answer_as_long_as_dns_allows_is_not_read() -> None:
+    """Whoever has a domain's records may have them looked up, as often as the limit allows."""
+    records = [number.to_bytes(2) for number in range(4_000)]
+    async with (
+        an_answerer(truncated) as policy,
+        a_tcp_answerer(policy.port, lambda query: a_response(query, *records)),
+    ):
+        with pytest.raises(DnsUnavailable, match="NoNameservers"):
+            await TxtResolver(policy).resolve(NAME)
+
+
+async def test_an_answer_over_tcp_to_another_question_is_not_taken() -> None:
+    def forging(query: dns.message.Message) -> dns.message.Message:
+        response = a_response(query, b"forged")
+        response.id = query.id ^ 1
+        return response
+
+    async with an_answerer(truncated) as policy, a_tcp_answerer(policy.port, forging):
+        with pytest.raises(DnsUnavailable, match="NoNameservers"):
+            await TxtResolver(policy).resolve(NAME)
+
+
 async def test_a_change_is_seen_at_once(world: World) -> None:
     records = TxtResolver(world.policy())
     for values in (["one"], ["two"], [], ["three"]):
@@ -238,8 +260,7 @@ def test_without_nameservers_the_machines_own_are_asked(
     )
     resolver = TxtLookups((), port=5353, timeout_seconds=5.0)._resolver
     assert resolver is not None
-    assert resolver.nameservers == ["192.0.2.53"]
-    assert resolver.port == 53
+    assert list(map(str, resolver.nameservers)) == ["Do53:192.0.2.53@53"]
 
 
 # --- support ------------------------------------------------------------------------------------
@@ -251,6 +272,12 @@ def a_response(query: dns.message.Message, *records: bytes) -> dns.message.Messa
         question = query.question[0]
         texts = ['"' + "".join(f"\\{byte:03}" for byte in record) + '"' for record in records]
         response.answer.append(dns.rrset.from_text_list(question.name, 60, "IN", "TXT", texts))
+    return response
+
+
+def truncated(query: dns.message.Message) -> dns.message.Message:
+    response = a_response(query)
+    response.flags |= dns.flags.TC
     return response
 
 
@@ -279,6 +306,22 @@ async def an_answerer(answer: Answer) -> AsyncIterator[DnsPolicy]:
         yield DnsPolicy(("127.0.0.1",), transport.get_extra_info("sockname")[1], 2.0)
     finally:
         transport.close()
+
+
+@asynccontextmanager
+async def a_tcp_answerer(
+    port: int, answer: Callable[[dns.message.Message], dns.message.Message]
+) -> AsyncIterator[None]:
+    """Answers each connection's query with the result of `answer`."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        length = int.from_bytes(await reader.readexactly(2))
+        query = dns.message.from_wire(await reader.readexactly(length))
+        writer.write(answer(query).to_wire(prepend_length=True))
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", port):
+        yield
 
 
 def a_port_of_nobody() -> int:
