@@ -49,10 +49,14 @@ class BoundedProtocol(HttpProtocol):
         self.request_handler = answer
 
     @property
+    def is_open(self) -> bool:
+        transport: Any = self.transport
+        return transport is not None and not transport.is_closing()
+
+    @property
     def can_write_now(self) -> bool:
         """Whether the connection is open, and its client reads what is written."""
-        transport: Any = self.transport
-        return self._can_write.is_set() and transport is not None and not transport.is_closing()
+        return self._can_write.is_set() and self.is_open
 
     @property
     def is_at_work(self) -> bool:
@@ -127,15 +131,15 @@ class BoundedProtocol(HttpProtocol):
 
     def hold(self) -> None:
         """Read no more until `read_again`."""
-        transport: Any = self.transport
-        if not transport.is_closing():
+        if self.is_open:
+            transport: Any = self.transport
             transport.pause_reading()
 
     def read_again(self) -> None:
         """Read what has arrived meanwhile, and mark it as late until `is_read_in_time`."""
-        transport: Any = self.transport
-        if transport is not None and not transport.is_closing():
+        if self.is_open:
             self._was_held = True
+            transport: Any = self.transport
             transport.resume_reading()
 
     def is_read_in_time(self) -> None:

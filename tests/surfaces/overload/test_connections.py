@@ -248,6 +248,7 @@ async def test_many_requests_at_once_on_one_connection_let_others_between() -> N
 
 class _HeldConnection:
     def __init__(self) -> None:
+        self.is_open = True
         self.is_read = True
         self.is_late = False
         self.late_reads = 0
@@ -280,3 +281,19 @@ async def test_refused_connections_are_read_again_in_turns_of_their_parties() ->
     await asyncio.wait({running})
     assert all(connection.is_read for connection in flood)
     await until_true(lambda: not any(connection.is_late for connection in (other, *flood)))
+
+
+async def test_refused_connections_that_have_ended_take_no_turns() -> None:
+    """A flood of new connections has them ended at the limit faster than they are read again."""
+    pace = RefusalPace(lambda: True, lambda _peer: False)
+    asker = Asker(Urgency.QUICK, "flood", "1")
+    ended, open_ = [_HeldConnection() for _ in range(500)], _HeldConnection()
+    for connection in (*ended, open_):
+        pace.hold(connection, "10.0.0.1", asker)
+    for connection in ended:
+        connection.is_open = False
+    running = asyncio.create_task(pace.run())
+    await until_true(lambda: open_.is_read)
+    running.cancel()
+    await asyncio.wait({running})
+    assert not any(connection.late_reads for connection in ended)
