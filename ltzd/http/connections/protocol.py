@@ -31,7 +31,10 @@ class BoundedProtocol(HttpProtocol):
     """`refusals` is None for an application that refuses nothing."""
 
     HTTP_CLASS = ReplyStream
-    __slots__ = ("_address", "_answers", "_limit", "_refusals", "_was_held", "slowness")
+    __slots__ = (
+        *("_address", "_answers", "_limit", "_refusals", "_was_held"),
+        *("body_bytes", "slowness"),
+    )
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -41,6 +44,8 @@ class BoundedProtocol(HttpProtocol):
         self._address = ""
         self._answers = 0
         self._was_held = False
+        self.body_bytes = 0
+        """The bytes of the request's body that its handler has read and keeps."""
         self.slowness: tuple[tuple[object, ...], float] | None = None
         """The step of the client that the sweep has seen missing, and since when."""
 
@@ -82,6 +87,11 @@ class BoundedProtocol(HttpProtocol):
             return None
         http = self.http
         return ("head" if http.request is None else "body"), self._answers
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes of the request that has not arrived whole."""
+        return len(self.recv_buffer) + self.body_bytes
 
     def end_now(self) -> None:
         """Close without an answer; what was written is still sent for a while."""
@@ -149,6 +159,7 @@ class BoundedProtocol(HttpProtocol):
     def answered(self) -> None:
         """Count an answer; the connection is now the most recently used one."""
         self._answers += 1
+        self.body_bytes = 0
         self._limit.used(self, self._address)
 
     def _is_refused(self, data: bytes) -> bool:

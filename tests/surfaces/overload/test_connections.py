@@ -234,6 +234,31 @@ async def test_requests_that_do_not_arrive_hold_bounded_memory() -> None:
             client.close()
 
 
+async def test_bodies_that_do_not_arrive_hold_bounded_memory() -> None:
+    """A handler takes the pieces of a body out of the connection's buffer."""
+    async with a_server(HttpPolicy()) as (url, app):
+        policy = SlownessPolicy(buffer_bytes=300_000)
+        sweep = Sweep(app.ctx.connection_limit, policy, clock=ManualClock())
+        head = (
+            b"POST /service-api/payment-webhook HTTP/1.1\r\nHost: x\r\nContent-Length: 250000\r\n"
+        )
+        clients = [await Client.of(url, head + b"\r\n" + b"a" * 200_000) for _ in range(2)]
+        limit = app.ctx.connection_limit
+        await until_true(
+            lambda: [each.kept_bytes >= 200_000 for each in limit.all()] == [True, True]
+        )
+        await sweep.sweep()
+        await until_true(lambda: len(limit) == 1)
+        for client in clients:
+            client.writer.write(b"a" * 50_000)
+        statuses = await asyncio.gather(
+            *(client.status() for client in clients), return_exceptions=True
+        )
+        assert sum(isinstance(status, int) for status in statuses) == 1
+        for client in clients:
+            client.close()
+
+
 async def test_many_requests_at_once_on_one_connection_let_others_between() -> None:
     async with a_server(HttpPolicy()) as (url, _):
         greedy = await Client.of(url, DEBUG * 300)
