@@ -124,10 +124,7 @@ async def test_no_more_than_a_bounded_part_of_the_records_is_looked_at(world: Wo
 async def test_an_answer_as_long_as_dns_allows_is_not_read() -> None:
     """Whoever has a domain's records may have them looked up, as often as the limit allows."""
     records = [number.to_bytes(2) for number in range(4_000)]
-    async with (
-        an_answerer(truncated) as policy,
-        a_tcp_answerer(policy.port, lambda query: a_response(query, *records)),
-    ):
+    async with a_tcp_answerer(lambda query: a_response(query, *records)) as policy:
         with pytest.raises(DnsUnavailable, match="NoNameservers"):
             await TxtResolver(policy).resolve(NAME)
 
@@ -138,7 +135,7 @@ async def test_an_answer_over_tcp_to_another_question_is_not_taken() -> None:
         response.id = query.id ^ 1
         return response
 
-    async with an_answerer(truncated) as policy, a_tcp_answerer(policy.port, forging):
+    async with a_tcp_answerer(forging) as policy:
         with pytest.raises(DnsUnavailable, match="NoNameservers"):
             await TxtResolver(policy).resolve(NAME)
 
@@ -310,9 +307,9 @@ async def an_answerer(answer: Answer) -> AsyncIterator[DnsPolicy]:
 
 @asynccontextmanager
 async def a_tcp_answerer(
-    port: int, answer: Callable[[dns.message.Message], dns.message.Message]
-) -> AsyncIterator[None]:
-    """Answers each connection's query with the result of `answer`."""
+    answer: Callable[[dns.message.Message], dns.message.Message],
+) -> AsyncIterator[DnsPolicy]:
+    """A resolver whose datagrams are cut short, and which answers over TCP."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         length = int.from_bytes(await reader.readexactly(2))
@@ -320,8 +317,24 @@ async def a_tcp_answerer(
         writer.write(answer(query).to_wire(prepend_length=True))
         writer.close()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", port):
-        yield
+    server, transport = await two_sockets_of_one_port(serve)
+    async with server:
+        yield DnsPolicy(("127.0.0.1",), server.sockets[0].getsockname()[1], 30.0)
+        transport.close()
+
+
+async def two_sockets_of_one_port(serve: Any) -> tuple[asyncio.Server, asyncio.DatagramTransport]:
+    while True:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        address: tuple[str, int] = server.sockets[0].getsockname()
+        try:
+            transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+                lambda: Answerer(truncated), local_addr=address
+            )
+        except OSError:  # another program's
+            server.close()
+        else:
+            return server, transport
 
 
 def a_port_of_nobody() -> int:

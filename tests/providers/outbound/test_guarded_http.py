@@ -563,7 +563,7 @@ async def test_a_megabyte_of_interim_answers_is_a_failure(ask: Ask) -> None:
 async def test_a_few_interim_answers_are_passed_over(ask: Ask) -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </>\r\n\r\n"
     answer = HEAD + b"Content-Length: 2\r\n\r\n{}"
-    async with raw_server(sending(interim, answer)) as port, guarded() as http:
+    async with raw_server(sending(interim, answer)) as port, guarded(timeout_seconds=30) as http:
         assert (await ask(http, f"http://127.0.0.1:{port}/")).status == 200
 
 
