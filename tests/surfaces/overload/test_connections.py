@@ -1,8 +1,10 @@
 """Connections: their number, slow heads and readers, and many requests at once on one of them."""
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -101,6 +103,27 @@ def test_an_address_with_more_than_its_part_makes_room_with_its_own() -> None:
         assert limit.opened(connection, "10.0.0.2")
     assert not quiet.is_ended
     assert greedy[0].is_ended
+
+
+def test_room_for_a_connection_costs_the_same_however_many_its_address_has() -> None:
+    """A flood opens thousands in a second: a list of the others for each would be most of it."""
+    limit = ConnectionLimit(20_000)
+    for _ in range(19_999):
+        limit.opened(_Connection(), "10.0.0.2")
+    limit.opened(_Connection(), "10.0.0.1")
+    peaks = []
+    tracemalloc.start()
+    try:
+        for _ in range(10):  # the tables of some of them grow
+            limit.all()[0].end_now = partial(limit.closed, limit.all()[0], "10.0.0.2")
+            newcomer = _Connection()
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            assert limit.opened(newcomer, "10.0.0.2")
+            peaks.append(tracemalloc.get_traced_memory()[1] - before)
+    finally:
+        tracemalloc.stop()
+    assert min(peaks) < 10_000
 
 
 def test_a_connection_at_work_is_never_closed_for_another() -> None:
