@@ -10,6 +10,8 @@ Begin with `batch_writer`, which commits many callers' items in one database tra
   futures that may be cancelled, `own_task` loses no cancellation.
 - The request that is served: `request_ids` has its id, `work_slots` its slot, `answer_age` the age
   of its oldest read.
-- Others: `outages` logs a lasting failure as two lines, `request_connection` is the connection of
-  HTTP clients on hot paths, `clock` is the type of every injected clock.
+- Logging: `outages` logs a lasting failure as two lines, `line_limits` bounds lines that callers
+  cause.
+- Others: `request_connection` is the connection of HTTP clients on hot paths, `clock` is the
+  type of every injected clock.
 """

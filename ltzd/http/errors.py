@@ -29,6 +29,7 @@ from sanic.handlers import ErrorHandler
 from sanic.request import Request
 
 from ltzd import telemetry
+from ltzd.concurrency.line_limits import LineLimits
 from ltzd.errors import (
     AccountLookupUnavailable,
     AccountRefused,
@@ -452,15 +453,23 @@ def _path_in(target: bytes) -> str:
     return target.partition(b"?")[0].decode("ascii", "replace")
 
 
+_lines = LineLimits()
+"""By code."""
+
+
 def _log(error: BaseException, translated: HttpError) -> None:
-    if isinstance(error, Overloaded):
-        return  # the gate says once that an overload has begun
+    # The gate says once that an overload has begun.
+    if isinstance(error, Overloaded | TransactionFailed):
+        return
+    more = _lines.take(translated.code)
+    if more is None:
+        return
     if isinstance(error, Unavailable):
-        log.warning("http.unavailable", code=translated.code, reason=error.message)
+        log.warning("http.unavailable", code=translated.code, reason=error.message, **more)
     elif translated.code == "INTERNAL_ERROR":
-        log.error("http.failed", error=loggable(error), trace=traceback_of(error))
-    elif not isinstance(error, TransactionFailed):
-        log.info("http.server_error", code=translated.code)
+        log.error("http.failed", error=loggable(error), trace=traceback_of(error), **more)
+    else:
+        log.info("http.server_error", code=translated.code, **more)
 
 
 def loggable(error: BaseException) -> str:

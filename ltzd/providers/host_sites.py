@@ -33,6 +33,9 @@ RECENTLY_VALID_SECONDS = 3_600.0
 """How long a log-in is remembered as valid, after the cached answer has ended."""
 MAX_CACHED = 10_000
 _MAX_ROLES = 100
+_MAX_TEXT = 2_000
+"""Characters of a member's name, address and roles together. All members of all brands' sites share
+the cache: with the longest texts that an answer can hold, it would take 2.5 GB."""
 _ACCEPT = {"Accept": "application/json"}
 _MAX_COOKIES_LENGTH = 4096
 LOGIN_COOKIES = ("wordpress_logged_in_", "wordpress_sec_")
@@ -263,6 +266,8 @@ def _parse_user(url: str, user: Mapping[str, object], nonce: str | None) -> Site
         raise _unavailable(url, "the user's fields are incomplete")
     fresh_nonce = nonce if nonce is not None and _NONCE.fullmatch(nonce) else None
     role_names = tuple(role for role in roles if isinstance(role, str))
+    if sum(map(len, (username, email, *role_names))) > _MAX_TEXT:
+        raise _unavailable(url, "the user's fields are too long")
     return SiteUser(
         user_id, username, email or None, role_names, fresh_nonce, _email_confirmed_in(user)
     )

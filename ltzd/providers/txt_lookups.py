@@ -2,10 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import dns.asyncresolver
 import dns.exception
+import dns.message
 import dns.name
+import dns.nameserver
+import dns.query
 import dns.rdatatype
 import dns.resolver
 from dns.rdtypes.ANY.TXT import TXT
@@ -15,6 +19,9 @@ from ltzd.errors import DnsUnavailable
 MAX_RECORDS = 64
 MAX_RECORD_BYTES = 2_048
 """A longer record is not ours and is left out."""
+MAX_ANSWER_BYTES = 6 * 1024
+"""Anybody may name a domain with as many records as DNS allows. dnspython would decode their 64 KiB
+for half a second, in which the event loop stands still."""
 
 
 class TxtLookups:
@@ -49,6 +56,49 @@ class TxtLookups:
         return _texts([record for record in answer.rrset or () if isinstance(record, TXT)])
 
 
+class AnswerTooLongError(dns.exception.FormError):
+    """A FormError, after which dnspython asks the next nameserver."""
+
+
+class BoundedNameserver(dns.nameserver.Do53Nameserver):
+    """A nameserver whose answers over TCP are read up to MAX_ANSWER_BYTES.
+
+    A datagram is short: dnspython asks for 1,232 bytes at most.
+    """
+
+    async def async_query(
+        self,
+        request: dns.message.QueryMessage,
+        timeout: float,
+        source: str | None,
+        source_port: int,
+        max_size: bool,
+        *options: Any,
+        **more_options: Any,
+    ) -> dns.message.Message:
+        if not max_size:
+            return await super().async_query(
+                request, timeout, source, source_port, max_size, *options, **more_options
+            )
+        async with asyncio.timeout(timeout):
+            answer = dns.message.from_wire(await self._answer_by_tcp(request))
+        if not request.is_response(answer):
+            raise dns.query.BadResponse
+        return answer
+
+    async def _answer_by_tcp(self, request: dns.message.QueryMessage) -> bytes:
+        """Raises AnswerTooLongError, OSError, EOFError and TimeoutError."""
+        reader, writer = await asyncio.open_connection(self.address, self.port)
+        try:
+            writer.write(request.to_wire(prepend_length=True))
+            length = int.from_bytes(await reader.readexactly(2))
+            if length > MAX_ANSWER_BYTES:
+                raise AnswerTooLongError
+            return await reader.readexactly(length)
+        finally:
+            writer.close()
+
+
 def _resolver(
     nameservers: Sequence[str], port: int, timeout_seconds: float
 ) -> dns.asyncresolver.Resolver | None:
@@ -60,6 +110,9 @@ def _resolver(
     if nameservers:
         resolver.nameservers = list(nameservers)
         resolver.port = port
+    resolver.nameservers = [
+        BoundedNameserver(str(address), resolver.port) for address in resolver.nameservers
+    ]
     resolver.lifetime = timeout_seconds
     # Leaves time to ask every nameserver, and a single one twice.
     resolver.timeout = timeout_seconds / (len(resolver.nameservers) + 1)

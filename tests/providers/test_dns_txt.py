@@ -121,6 +121,25 @@ async def test_no_more_than_a_bounded_part_of_the_records_is_looked_at(world: Wo
     assert await world.at() == values[:MAX_RECORDS]
 
 
+async def test_an_answer_as_long_as_dns_allows_is_not_read() -> None:
+    """Whoever has a domain's records may have them looked up, as often as the limit allows."""
+    records = [number.to_bytes(2) for number in range(4_000)]
+    async with a_tcp_answerer(lambda query: a_response(query, *records)) as policy:
+        with pytest.raises(DnsUnavailable, match="NoNameservers"):
+            await TxtResolver(policy).resolve(NAME)
+
+
+async def test_an_answer_over_tcp_to_another_question_is_not_taken() -> None:
+    def forging(query: dns.message.Message) -> dns.message.Message:
+        response = a_response(query, b"forged")
+        response.id = query.id ^ 1
+        return response
+
+    async with a_tcp_answerer(forging) as policy:
+        with pytest.raises(DnsUnavailable, match="NoNameservers"):
+            await TxtResolver(policy).resolve(NAME)
+
+
 async def test_a_change_is_seen_at_once(world: World) -> None:
     records = TxtResolver(world.policy())
     for values in (["one"], ["two"], [], ["three"]):
@@ -238,8 +257,7 @@ def test_without_nameservers_the_machines_own_are_asked(
     )
     resolver = TxtLookups((), port=5353, timeout_seconds=5.0)._resolver
     assert resolver is not None
-    assert resolver.nameservers == ["192.0.2.53"]
-    assert resolver.port == 53
+    assert list(map(str, resolver.nameservers)) == ["Do53:192.0.2.53@53"]
 
 
 # --- support ------------------------------------------------------------------------------------
@@ -251,6 +269,12 @@ def a_response(query: dns.message.Message, *records: bytes) -> dns.message.Messa
         question = query.question[0]
         texts = ['"' + "".join(f"\\{byte:03}" for byte in record) + '"' for record in records]
         response.answer.append(dns.rrset.from_text_list(question.name, 60, "IN", "TXT", texts))
+    return response
+
+
+def truncated(query: dns.message.Message) -> dns.message.Message:
+    response = a_response(query)
+    response.flags |= dns.flags.TC
     return response
 
 
@@ -279,6 +303,38 @@ async def an_answerer(answer: Answer) -> AsyncIterator[DnsPolicy]:
         yield DnsPolicy(("127.0.0.1",), transport.get_extra_info("sockname")[1], 2.0)
     finally:
         transport.close()
+
+
+@asynccontextmanager
+async def a_tcp_answerer(
+    answer: Callable[[dns.message.Message], dns.message.Message],
+) -> AsyncIterator[DnsPolicy]:
+    """A resolver whose datagrams are cut short, and which answers over TCP."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        length = int.from_bytes(await reader.readexactly(2))
+        query = dns.message.from_wire(await reader.readexactly(length))
+        writer.write(answer(query).to_wire(prepend_length=True))
+        writer.close()
+
+    server, transport = await two_sockets_of_one_port(serve)
+    async with server:
+        yield DnsPolicy(("127.0.0.1",), server.sockets[0].getsockname()[1], 30.0)
+        transport.close()
+
+
+async def two_sockets_of_one_port(serve: Any) -> tuple[asyncio.Server, asyncio.DatagramTransport]:
+    while True:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        address: tuple[str, int] = server.sockets[0].getsockname()
+        try:
+            transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+                lambda: Answerer(truncated), local_addr=address
+            )
+        except OSError:  # another program's
+            server.close()
+        else:
+            return server, transport
 
 
 def a_port_of_nobody() -> int:

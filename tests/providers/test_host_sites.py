@@ -233,6 +233,9 @@ async def test_whom_the_site_refuses_is_nobody(
         (200, ANN | {"email": False}),
         (200, ANN | {"roles": {"1": "subscriber"}}),
         (200, ANN | {"description": "x" * 70_000}),
+        (200, ANN | {"username": "x" * 60_000}),
+        (200, ANN | {"email": "ann@" + "x" * 60_000 + ".example"}),
+        (200, ANN | {"roles": ["x" * 600 for _ in range(100)]}),
         (200, "[" * 100_000),
     ],
 )

@@ -7,10 +7,14 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
+import pytest
 from structlog.testing import capture_logs
 
+from ltzd.concurrency.line_limits import LineLimits
+from ltzd.http import errors
 from ltzd.http.requests.client_address import Proxies
 from ltzd.http.services import HttpPolicy
+from tests.support.clocks import ManualClock
 from tests.support.surfaces.http_surface import RunningSurfaces, a_surface
 from tests.support.waiting import until
 
@@ -84,3 +88,26 @@ async def test_a_head_that_cannot_be_parsed_is_a_line_too() -> None:
 async def test_without_the_setting_a_request_is_no_line() -> None:
     async with a_surface() as surfaces:
         assert await access_lines(surfaces, "/service-api/debug") == []
+
+
+async def test_a_stranger_cannot_fill_the_log_with_refusals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The specification answers 500 to a Host of no site, which is any Host of a stranger's."""
+    clock = ManualClock()
+    monkeypatch.setattr(errors, "_lines", LineLimits(clock))
+    leaderboard = HttpPolicy().site_base + "/leaderboard"
+
+    async def ask(surfaces: RunningSurfaces, times: int) -> None:
+        for _ in range(times):
+            async with surfaces.client.get(surfaces.url + leaderboard) as answer:
+                assert answer.status == 500
+
+    async with a_surface(HttpPolicy(grace_seconds=2.0)) as surfaces:
+        with capture_logs() as logs:
+            await ask(surfaces, 100)
+            clock.now += 1.0
+            await ask(surfaces, 1)
+    lines = [line for line in logs if line["event"] == "http.server_error"]
+    assert len(lines) == 21
+    assert lines[-1]["left_out"] == 80

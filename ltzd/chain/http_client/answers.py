@@ -11,6 +11,9 @@ from typing import Final, Protocol
 import httptools
 
 _MAX_HEAD_BYTES: Final = 64 * 1024
+_MOST_TRAILERS: Final = 100
+_FRAMING: Final = 2
+"""The bytes of an answer for each byte of its body, at most: chunks have sizes and extensions."""
 _ANY_HEADER: Final = 32 + zlib.MAX_WBITS
 """zlib recognises the headers of gzip and of deflate."""
 
@@ -40,7 +43,7 @@ class AnswerReader:
         self._most = most
         self._message = _Message()
         self._parser = httptools.HttpResponseParser(self._message)
-        self._head_bytes = 0
+        self._bytes = 0
         self._decompressor: _Decompressor | None = None
         self._body: list[bytes] = []
         self._body_bytes = 0
@@ -57,8 +60,7 @@ class AnswerReader:
         Raises AnswerTooLong, and ValueError for an answer that is not HTTP.
         """
         message = self._message
-        if not message.has_head:
-            self._head_bytes += len(data)
+        self._bytes += len(data)
         message.parser = self._parser
         try:
             self._parser.feed_data(data)
@@ -68,8 +70,10 @@ class AnswerReader:
             raise ValueError(f"the node's answer is not HTTP: {error}") from error
         finally:
             del message.parser
-        if not message.has_head and self._head_bytes > _MAX_HEAD_BYTES:
+        if not message.has_head and self._bytes > _MAX_HEAD_BYTES:
             raise ValueError("the head of the node's answer is too long")
+        if not message.is_complete and self._bytes > _FRAMING * (_MAX_HEAD_BYTES + self._most):
+            raise self._too_long()
         for part in message.received:
             self._add(part)
         message.received.clear()
@@ -95,8 +99,11 @@ class AnswerReader:
                 raise ValueError("the node's answer is not compressed as it says") from error
         self._body_bytes += len(part)
         if self._body_bytes > self._most:
-            raise AnswerTooLong(f"The node's answer is longer than {self._most} bytes")
+            raise self._too_long()
         self._body.append(part)
+
+    def _too_long(self) -> AnswerTooLong:
+        return AnswerTooLong(f"The node's answer is longer than {self._most} bytes")
 
     def _answer(self) -> HttpAnswer:
         if self._decompressor is not None and not self._decompressor.eof:
@@ -124,12 +131,18 @@ class _Message:
         self.received: list[bytes] = []
         """The parts of the body that the reader has not taken yet."""
         self._is_interim = False
+        self._trailers = 0
 
     def on_message_begin(self) -> None:
         self.has_more = self.is_complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.has_more:
+            return
+        if self.has_head:
+            self._trailers += 1
+            if self._trailers > _MOST_TRAILERS:
+                raise ValueError("too many trailers")
             return
         name = name.lower()
         if name == b"retry-after":

@@ -7,7 +7,6 @@ share, in turns by address. A brand that does not exist counts as none.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from urllib.parse import parse_qs
 
 from ltzd.errors import SiteUnknown
 from ltzd.http.admission.gate import Asker
@@ -31,6 +30,7 @@ _BRAND = r"(0x[0-9a-f]{40})"
 _IN_BODY: Mapping[str, "re.Pattern[bytes]"] = {
     name: re.compile(rf'"{name}"\s*:\s*"{_BRAND}"'.encode()) for name in ("brandId", "brand_id")
 }
+_IN_QUERY = re.compile(rf"(?:\A|&)brandId={_BRAND}(?=&|\Z)")
 _BRAND_ID = re.compile(_BRAND)
 _NAMELESS = "other"
 
@@ -135,12 +135,10 @@ def _in_body(name: str) -> _Brand:
 
 
 def _in_header(_query: str, header: Header, _body: bytes) -> str | None:
-    return _well_formed(header("x-ltz-brand-id"))
+    brand = header("x-ltz-brand-id")
+    return brand if brand is not None and _BRAND_ID.fullmatch(brand) else None
 
 
 def _in_query(query: str, _header: Header, _body: bytes) -> str | None:
-    return _well_formed(parse_qs(query).get("brandId", [None])[0])
-
-
-def _well_formed(brand: str | None) -> str | None:
-    return brand if brand is not None and _BRAND_ID.fullmatch(brand) else None
+    match = _IN_QUERY.search(query)
+    return None if match is None else match[1]

@@ -76,7 +76,7 @@ class ConnectionLimit:
         """An address with more connections than an equal share loses one of its own."""
         own = self._by_address.get(address, {})
         has_many = len(own) > len(self._all) / len(self._by_address)
-        for connection in islice(tuple(own) if has_many else self._all, _LOOKED_AT):
+        for connection in islice(own if has_many else self._all, _LOOKED_AT):
             if not connection.is_at_work:
                 telemetry.HTTP_CONNECTIONS_ENDED.labels("room").inc()
                 connection.end_now()

@@ -20,6 +20,9 @@ two each, which take about a tenth of a core."""
 
 
 class HeldConnection(Protocol):
+    @property
+    def is_open(self) -> bool: ...
+
     def hold(self) -> None: ...
 
     def read_again(self) -> None: ...
@@ -59,9 +62,13 @@ class RefusalPace:
             self._read_again(len(self._held))
 
     def _read_again(self, count: int) -> None:
+        """Ended connections take no turns: those of a flood would be held faster than `count` are
+        taken, and fill the memory.
+        """
         connections: list[HeldConnection] = []
         while self._held and len(connections) < count:
-            connections += [self._held.take(party) for party in tuple(self._held.parties())]
+            taken = [self._held.take(party) for party in tuple(self._held.parties())]
+            connections += [connection for connection in taken if connection.is_open]
         for connection in connections:
             connection.read_again()
         if connections:

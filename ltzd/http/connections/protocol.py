@@ -31,7 +31,10 @@ class BoundedProtocol(HttpProtocol):
     """`refusals` is None for an application that refuses nothing."""
 
     HTTP_CLASS = ReplyStream
-    __slots__ = ("_address", "_answers", "_limit", "_refusals", "_was_held", "slowness")
+    __slots__ = (
+        *("_address", "_answers", "_limit", "_refusals", "_was_held"),
+        *("body_bytes", "slowness"),
+    )
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -41,6 +44,8 @@ class BoundedProtocol(HttpProtocol):
         self._address = ""
         self._answers = 0
         self._was_held = False
+        self.body_bytes = 0
+        """The bytes of the request's body that its handler has read and keeps."""
         self.slowness: tuple[tuple[object, ...], float] | None = None
         """The step of the client that the sweep has seen missing, and since when."""
 
@@ -49,10 +54,14 @@ class BoundedProtocol(HttpProtocol):
         self.request_handler = answer
 
     @property
+    def is_open(self) -> bool:
+        transport: Any = self.transport
+        return transport is not None and not transport.is_closing()
+
+    @property
     def can_write_now(self) -> bool:
         """Whether the connection is open, and its client reads what is written."""
-        transport: Any = self.transport
-        return self._can_write.is_set() and transport is not None and not transport.is_closing()
+        return self._can_write.is_set() and self.is_open
 
     @property
     def is_at_work(self) -> bool:
@@ -78,6 +87,11 @@ class BoundedProtocol(HttpProtocol):
             return None
         http = self.http
         return ("head" if http.request is None else "body"), self._answers
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes of the request that has not arrived whole."""
+        return len(self.recv_buffer) + self.body_bytes
 
     def end_now(self) -> None:
         """Close without an answer; what was written is still sent for a while."""
@@ -127,15 +141,15 @@ class BoundedProtocol(HttpProtocol):
 
     def hold(self) -> None:
         """Read no more until `read_again`."""
-        transport: Any = self.transport
-        if not transport.is_closing():
+        if self.is_open:
+            transport: Any = self.transport
             transport.pause_reading()
 
     def read_again(self) -> None:
         """Read what has arrived meanwhile, and mark it as late until `is_read_in_time`."""
-        transport: Any = self.transport
-        if transport is not None and not transport.is_closing():
+        if self.is_open:
             self._was_held = True
+            transport: Any = self.transport
             transport.resume_reading()
 
     def is_read_in_time(self) -> None:
@@ -145,6 +159,7 @@ class BoundedProtocol(HttpProtocol):
     def answered(self) -> None:
         """Count an answer; the connection is now the most recently used one."""
         self._answers += 1
+        self.body_bytes = 0
         self._limit.used(self, self._address)
 
     def _is_refused(self, data: bytes) -> bool:

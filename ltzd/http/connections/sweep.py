@@ -87,7 +87,7 @@ class Sweep:
         if seconds > (self._policy.head_seconds if what == "head" else self._policy.body_seconds):
             telemetry.HTTP_CONNECTIONS_ENDED.labels("slow").inc()
             connection.end_slow_request()
-        buffered.append((len(connection.recv_buffer), connection))
+        buffered.append((connection.kept_bytes, connection))
         return "receiving"
 
     def _bound_buffers(self, buffered: list[tuple[int, BoundedProtocol]]) -> None:

@@ -43,6 +43,7 @@ from ltzd.http.openapi.operations import raises
 from ltzd.http.requests.client_address import client_network
 from ltzd.http.requests.fields import UUID_TEXT
 from ltzd.http.requests.json_body import parse_object, read_json, without_control_characters
+from ltzd.http.requests.query_string import TOO_MANY, has_too_many_parameters
 from ltzd.http.requests.signature_headers import signed_request_of
 from ltzd.http.responses import JSON, Reply, json_reply
 from ltzd.http.routes import add_route
@@ -126,6 +127,8 @@ class EventHandlers:
     @raises(InvalidFields, NotFound)
     async def event_config(self, request: Request) -> Reply:
         """Spec 2.3. An unknown brand is a 404 at this endpoint only."""
+        if has_too_many_parameters(request):
+            raise InvalidFields([f"query: {TOO_MANY}"])
         brand_ids = without_control_characters(request.args.getlist("brandId", []))
         query = models.EventConfigQuery.from_query(brand_ids)
         try:

@@ -98,16 +98,17 @@ def has_whole_body(stream: Any) -> bool:
 
 
 async def _read_stream(stream: Any, limit: int) -> bytes:
-    pieces: list[bytes] = []
+    body = bytearray()
     size = 0
     while stream.request_body:
         piece = await stream.read() or b""
         size += len(piece)
         if size <= limit:
-            pieces.append(piece)
+            body += piece
+            stream.protocol.body_bytes = size
     if size > limit:
         raise BodyTooLarge(limit)
-    return b"".join(pieces)
+    return bytes(body)
 
 
 def parse_object(raw: bytes) -> dict[str, Any]:

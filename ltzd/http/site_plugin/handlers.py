@@ -39,6 +39,7 @@ from ltzd.http.requests.json_body import (
     read_body,
     require_json,
 )
+from ltzd.http.requests.query_string import TOO_MANY, has_too_many_parameters
 from ltzd.http.responses import Reply
 from ltzd.http.routes import add_route
 from ltzd.http.services import SiteServices
@@ -166,6 +167,8 @@ class SitePluginHandlers:
     async def leaderboard(self, request: Request) -> Reply:
         host = host_of(request)
         brand = self._members.brand_of(host)
+        if has_too_many_parameters(request):
+            raise InvalidParams({"query": TOO_MANY})
         query = LeaderboardQuery.from_query(request.get_args(keep_blank_values=True))
         board = await self._leaderboards.read(brand, host, query.metric, query.period, query.limit)
         return site_reply(LeaderboardResponse.body(query, board))

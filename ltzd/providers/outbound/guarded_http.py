@@ -85,7 +85,9 @@ class GuardedHttpClient(AsyncCloseable):
         self._http = HttpClient(
             max_body_bytes=policy.max_body_bytes,
             headers=_HEADERS,
-            make_connector=lambda: GuardedConnector(self._resolve, self._is_allowed),
+            make_connector=lambda: GuardedConnector(
+                self._resolve, self._is_allowed, max_bytes=2 * policy.max_body_bytes
+            ),
             decompress=False,
         )
         self._posts = GuardedPosts(self._resolve, self._is_allowed, policy.keep_open_seconds)

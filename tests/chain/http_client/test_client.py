@@ -166,6 +166,23 @@ def test_an_answer_does_not_depend_on_where_its_bytes_are_cut(
     assert read(cut(ANSWERS[name], lengths)) == read([ANSWERS[name]])
 
 
+@pytest.mark.parametrize(
+    ("endless", "refusal"),
+    [
+        (b"1;" + b"a" * 1_000_000, AnswerTooLong),
+        (b"2\r\n{}\r\n0\r\n" + b"a: b\r\n" * 1_000, ValueError),
+    ],
+    ids=["an extension", "trailers"],
+)
+def test_what_does_not_count_as_body_is_bounded_too(
+    endless: bytes, refusal: type[Exception]
+) -> None:
+    """A node could send either for as long as a call may take, and occupy the event loop."""
+    parts = cut(answer(b"Transfer-Encoding: chunked", body=endless), [5_000])
+    with pytest.raises(refusal, match=r"longer than 10000 bytes|is not HTTP"):
+        read_all(parts)
+
+
 def cut(content: bytes, lengths: Sequence[int]) -> list[bytes]:
     parts, at, turn = [], 0, 0
     while at < len(content):
@@ -175,13 +192,17 @@ def cut(content: bytes, lengths: Sequence[int]) -> list[bytes]:
     return parts
 
 
-def read(parts: Sequence[bytes]) -> HttpAnswer | str:
+def read_all(parts: Sequence[bytes]) -> HttpAnswer:
     reader = AnswerReader(MOST)
+    for part in parts:
+        if (got := reader.feed(part)) is not None:
+            return got
+    return reader.end()
+
+
+def read(parts: Sequence[bytes]) -> HttpAnswer | str:
     try:
-        for part in parts:
-            if (got := reader.feed(part)) is not None:
-                return got
-        return reader.end()
+        return read_all(parts)
     except (ConnectionError, ValueError) as error:
         return type(error).__name__
 

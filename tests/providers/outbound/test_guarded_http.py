@@ -550,6 +550,23 @@ async def test_what_is_no_http_is_a_failure(answer: bytes) -> None:
     assert reason.isidentifier()
 
 
+async def test_a_megabyte_of_interim_answers_is_a_failure(ask: Ask) -> None:
+    """Decoding them takes ten times as long as their host needs to send them."""
+    interim = b"HTTP/1.1 102 Processing\r\n\r\n" * 40_000
+    answer = HEAD + b"Content-Length: 2\r\n\r\n{}"
+    async with raw_server(sending(interim, answer)) as port, guarded(timeout_seconds=30) as http:
+        reason = await reason_of(ask(http, f"http://127.0.0.1:{port}/"))
+
+    assert reason in {"ServerDisconnectedError", "ClientResponseError"}
+
+
+async def test_a_few_interim_answers_are_passed_over(ask: Ask) -> None:
+    interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </>\r\n\r\n"
+    answer = HEAD + b"Content-Length: 2\r\n\r\n{}"
+    async with raw_server(sending(interim, answer)) as port, guarded(timeout_seconds=30) as http:
+        assert (await ask(http, f"http://127.0.0.1:{port}/")).status == 200
+
+
 # --- time ---------------------------------------------------------------------------------------
 
 

@@ -673,7 +673,10 @@ async def test_the_configuration_lists_the_brands_events_and_may_be_cached(
         ("?brandId=", 400, ["brandId: is required"]),
         ("?brandId=0xAB", 400, ["brandId: must be 42 characters, 0x and 40 lower-case hex digits"]),
         ("?brandId=0x" + "00" * 20, 404, None),
+        ("?brandId=0x" + "00" * 20 + "&a=1" * 99, 404, None),
+        (f"?brandId={BRAND_ID}" + "&a=1" * 100, 400, ["query: must have at most 100 parameters"]),
     ],
+    ids=lambda value: str(value)[:60],
 )
 async def test_a_refused_configuration_is_not_cached(
     surface: RunningSurfaces, query: str, status: int, errors_listed: list[str] | None

@@ -1,8 +1,10 @@
 """Connections: their number, slow heads and readers, and many requests at once on one of them."""
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -101,6 +103,27 @@ def test_an_address_with_more_than_its_part_makes_room_with_its_own() -> None:
         assert limit.opened(connection, "10.0.0.2")
     assert not quiet.is_ended
     assert greedy[0].is_ended
+
+
+def test_room_for_a_connection_costs_the_same_however_many_its_address_has() -> None:
+    """A flood opens thousands in a second: a list of the others for each would be most of it."""
+    limit = ConnectionLimit(20_000)
+    for _ in range(19_999):
+        limit.opened(_Connection(), "10.0.0.2")
+    limit.opened(_Connection(), "10.0.0.1")
+    peaks = []
+    tracemalloc.start()
+    try:
+        for _ in range(10):  # the tables of some of them grow
+            limit.all()[0].end_now = partial(limit.closed, limit.all()[0], "10.0.0.2")
+            newcomer = _Connection()
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            assert limit.opened(newcomer, "10.0.0.2")
+            peaks.append(tracemalloc.get_traced_memory()[1] - before)
+    finally:
+        tracemalloc.stop()
+    assert min(peaks) < 10_000
 
 
 def test_a_connection_at_work_is_never_closed_for_another() -> None:
@@ -234,6 +257,31 @@ async def test_requests_that_do_not_arrive_hold_bounded_memory() -> None:
             client.close()
 
 
+async def test_bodies_that_do_not_arrive_hold_bounded_memory() -> None:
+    """A handler takes the pieces of a body out of the connection's buffer."""
+    async with a_server(HttpPolicy()) as (url, app):
+        policy = SlownessPolicy(buffer_bytes=300_000)
+        sweep = Sweep(app.ctx.connection_limit, policy, clock=ManualClock())
+        head = (
+            b"POST /service-api/payment-webhook HTTP/1.1\r\nHost: x\r\nContent-Length: 250000\r\n"
+        )
+        clients = [await Client.of(url, head + b"\r\n" + b"a" * 200_000) for _ in range(2)]
+        limit = app.ctx.connection_limit
+        await until_true(
+            lambda: [each.kept_bytes >= 200_000 for each in limit.all()] == [True, True]
+        )
+        await sweep.sweep()
+        await until_true(lambda: len(limit) == 1)
+        for client in clients:
+            client.writer.write(b"a" * 50_000)
+        statuses = await asyncio.gather(
+            *(client.status() for client in clients), return_exceptions=True
+        )
+        assert sum(isinstance(status, int) for status in statuses) == 1
+        for client in clients:
+            client.close()
+
+
 async def test_many_requests_at_once_on_one_connection_let_others_between() -> None:
     async with a_server(HttpPolicy()) as (url, _):
         greedy = await Client.of(url, DEBUG * 300)
@@ -248,6 +296,7 @@ async def test_many_requests_at_once_on_one_connection_let_others_between() -> N
 
 class _HeldConnection:
     def __init__(self) -> None:
+        self.is_open = True
         self.is_read = True
         self.is_late = False
         self.late_reads = 0
@@ -280,3 +329,19 @@ async def test_refused_connections_are_read_again_in_turns_of_their_parties() ->
     await asyncio.wait({running})
     assert all(connection.is_read for connection in flood)
     await until_true(lambda: not any(connection.is_late for connection in (other, *flood)))
+
+
+async def test_refused_connections_that_have_ended_take_no_turns() -> None:
+    """A flood of new connections has them ended at the limit faster than they are read again."""
+    pace = RefusalPace(lambda: True, lambda _peer: False)
+    asker = Asker(Urgency.QUICK, "flood", "1")
+    ended, open_ = [_HeldConnection() for _ in range(500)], _HeldConnection()
+    for connection in (*ended, open_):
+        pace.hold(connection, "10.0.0.1", asker)
+    for connection in ended:
+        connection.is_open = False
+    running = asyncio.create_task(pace.run())
+    await until_true(lambda: open_.is_read)
+    running.cancel()
+    await asyncio.wait({running})
+    assert not any(connection.late_reads for connection in ended)

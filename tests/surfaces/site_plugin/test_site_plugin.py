@@ -610,6 +610,7 @@ async def test_a_link_needs_a_code(surface: RunningSurfaces, payload: object, re
         ("period=year", {"period": "must be one of week, month, all"}),
         ("period=week%00", {"period": "must be one of week, month, all"}),
         ("metric=streak&metric=streak", {"metric": "must be given once"}),
+        ("limit=0" + "&a=1" * 100, {"query": "must have at most 100 parameters"}),
         (
             "limit=0&limit=5&period=x",
             {"limit": "must be given once", "period": "must be one of week, month, all"},

@@ -1,0 +1,39 @@
+"""Bounds log lines that callers cause: a flood of them would fill the disk and hide the others."""
+
+from dataclasses import dataclass
+
+from ltzd.concurrency.clock import Clock, loop_time
+
+_MOST = 20
+_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class _Window:
+    ends_at: float = 0.0
+    lines: int = 0
+    left_out: int = 0
+
+
+class LineLimits:
+    """At most 20 lines of each kind in a second. Kinds are constants of the program."""
+
+    def __init__(self, clock: Clock = loop_time) -> None:
+        self._clock = clock
+        self._windows: dict[str, _Window] = {}
+
+    def take(self, kind: str) -> dict[str, int] | None:
+        """Return a field for the line, or None if the line must be left out.
+
+        The field `left_out` is the number of lines that were left out before this one, if any were.
+        """
+        window = self._windows.setdefault(kind, _Window())
+        now = self._clock()
+        if now >= window.ends_at:
+            window.ends_at, window.lines = now + _SECONDS, 0
+        if window.lines >= _MOST:
+            window.left_out += 1
+            return None
+        window.lines += 1
+        left_out, window.left_out = window.left_out, 0
+        return {"left_out": left_out} if left_out else {}
