@@ -10,6 +10,8 @@ from typing import Final
 WRITTEN_FOR: Final = {
     # A statement after a lock reads what the lock's last holder has committed.
     "default_transaction_isolation": "read committed",
+    # Dates become a part of texts, such as the ids of the books' differences.
+    "DateStyle": "ISO",
     # A backslash in a string means itself.
     "standard_conforming_strings": "on",
 }

@@ -322,6 +322,21 @@ async def test_backslashes_mean_themselves_in_migrations_and_statements(database
             pool.terminate()
 
 
+async def test_dates_in_texts_are_iso_whatever_date_style_is_the_default(database_url: str) -> None:
+    """A person acknowledges differences of the books by ids that hold dates."""
+    async with defaults(database_url, {"DateStyle": "German, DMY"}):
+        pool = await database.open_pool(database_url, size=1)
+        single = await database.connect(database_url, "test")
+        try:
+            for opened in (single, pool):
+                assert await opened.fetchval("SELECT 'day ' || date '2026-03-10'") == (
+                    "day 2026-03-10"
+                )
+        finally:
+            await single.close()
+            pool.terminate()
+
+
 async def test_a_programming_error_is_not_reported_as_a_lost_database(pool: Pool) -> None:
     with pytest.raises(asyncpg.UndefinedTableError):
         async with transaction(pool) as connection:
