@@ -31,6 +31,7 @@ from ltzd.store.connection_errors import lacks_privilege, no_answer, reason_of, 
 from ltzd.store.migrations import known_revisions
 from ltzd.store.migrations.upgrade_process import TablesLocked, upgrade_in_child
 from ltzd.store.pooler import PooledSessions, PoolerUrl
+from ltzd.store.session_settings import WRITTEN_FOR
 
 Connection: TypeAlias = asyncpg.Connection
 
@@ -145,7 +146,14 @@ class _ProbedConnection(asyncpg.Connection):  # type: ignore[misc]
     def transaction(
         self, *, isolation: str | None = None, readonly: bool = False, deferrable: bool = False
     ) -> _Transaction:
+        """A READ COMMITTED transaction unless `isolation` is given, or a savepoint inside of one.
+
+        The server's default may be another isolation, with which a decision under a lock would
+        miss what the lock's last holder has committed.
+        """
         self._check_open()
+        if isolation is None and not self.is_in_transaction():
+            isolation = "read_committed"
         return _Transaction(self, isolation, readonly, deferrable)
 
 
@@ -325,6 +333,7 @@ def _direct(name: str, settings: Mapping[str, str]) -> dict[str, Any]:
         "connection_class": _ProbedConnection,
         "server_settings": {
             "application_name": name,
+            **WRITTEN_FOR,
             **_PLANS,
             **_TCP_SETTINGS,
             **settings,
@@ -361,6 +370,7 @@ async def connect(
                 connection_class=_ProbedConnection,
                 server_settings={
                     "application_name": f"ltzd {name}",
+                    **WRITTEN_FOR,
                     **_TCP_SETTINGS,
                     **(settings or {}),
                 },

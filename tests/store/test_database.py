@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import asyncpg
@@ -11,6 +11,7 @@ import pytest
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store import database
 from ltzd.store.database import Connection, Pool, session, transaction
+from ltzd.store.event_handler import partitions
 from tests.support.rows.core import value
 from tests.support.services.postgres import Databases
 from tests.support.services.silent_proxy import a_silent_proxy
@@ -257,6 +258,83 @@ async def test_a_database_transaction_that_lasts_too_long_for_the_server_is_unav
             raise asyncpg.TransactionTimeoutError(
                 "terminating connection due to transaction timeout"
             )
+
+
+@asynccontextmanager
+async def defaults(url: str, settings: Mapping[str, str]) -> AsyncIterator[None]:
+    """In the block, new sessions of the database have these settings, as an administrator's
+    `ALTER DATABASE … SET` gives them."""
+    database_name = url.rpartition("/")[2]
+    owner = await database.connect(url, "test")
+    for name, setting in settings.items():
+        await owner.execute(f"ALTER DATABASE {database_name} SET {name} = '{setting}'")
+    try:
+        yield
+    finally:
+        await owner.close()
+
+
+@pytest.mark.parametrize("default", ["repeatable read", "serializable"])
+async def test_a_transaction_sees_others_commits_whatever_isolation_is_the_default(
+    database_url: str, default: str
+) -> None:
+    """A decision under a lock counts what the lock's last holder has committed."""
+    async with defaults(database_url, {"default_transaction_isolation": default}):
+        pool = await database.open_pool(database_url, size=2)
+        single = await database.connect(database_url, "test")
+        try:
+            await single.execute("CREATE TABLE spent (ltz int)")
+            async with transaction(pool) as connection:
+                assert await connection.fetchval("SELECT count(*) FROM spent") == 0
+                await single.execute("INSERT INTO spent VALUES (1)")
+                assert await connection.fetchval("SELECT count(*) FROM spent") == 1
+                async with connection.transaction():
+                    assert await connection.fetchval("SHOW transaction_isolation") == (
+                        "read committed"
+                    )
+            for opened in (single, pool):
+                assert await opened.fetchval("SHOW transaction_isolation") == "read committed"
+            async with (
+                session(pool) as connection,
+                connection.transaction(isolation="repeatable_read", readonly=True),
+                connection.transaction(),
+            ):
+                assert await connection.fetchval("SHOW transaction_isolation") == "repeatable read"
+        finally:
+            await single.close()
+            pool.terminate()
+
+
+async def test_backslashes_mean_themselves_in_migrations_and_statements(database_url: str) -> None:
+    """Administrators set `standard_conforming_strings` for older programs."""
+    async with defaults(database_url, {"standard_conforming_strings": "off"}):
+        await empty(database_url)
+        await database.migrate(database_url)
+        pool = await database.open_pool(database_url, size=1)
+        single = await database.connect(database_url, "test")
+        try:
+            async with session(pool) as connection:
+                await partitions.ensure(connection)
+                assert len(await partitions.list_partitions(connection)) == 2
+            assert len(await partitions.list_partitions(single)) == 2
+        finally:
+            await single.close()
+            pool.terminate()
+
+
+async def test_dates_in_texts_are_iso_whatever_date_style_is_the_default(database_url: str) -> None:
+    """A person acknowledges differences of the books by ids that hold dates."""
+    async with defaults(database_url, {"DateStyle": "German, DMY"}):
+        pool = await database.open_pool(database_url, size=1)
+        single = await database.connect(database_url, "test")
+        try:
+            for opened in (single, pool):
+                assert await opened.fetchval("SELECT 'day ' || date '2026-03-10'") == (
+                    "day 2026-03-10"
+                )
+        finally:
+            await single.close()
+            pool.terminate()
 
 
 async def test_a_programming_error_is_not_reported_as_a_lost_database(pool: Pool) -> None:

@@ -67,6 +67,28 @@ async def test_many_connections_share_a_few_sessions_and_each_gets_its_own_answe
     assert len(sessions) == SESSIONS
 
 
+async def test_a_transaction_sees_others_commits_whatever_isolation_is_the_default(
+    database_url: str,
+) -> None:
+    owner = await connect(database_url, "test")
+    await owner.execute(
+        f"ALTER DATABASE {database_url.rpartition('/')[2]} "
+        "SET default_transaction_isolation = 'repeatable read'"
+    )
+    await owner.execute("CREATE TABLE spent (ltz int)")
+    async with a_pgbouncer(database_url, server_sessions=1) as bouncer:
+        pool = await open_pool(PoolerUrl(bouncer.url_of(database_url)), name="ltzd http", size=1)
+        try:
+            assert await value(pool, "SHOW default_transaction_isolation") == "repeatable read"
+            async with transaction(pool) as connection:
+                assert await connection.fetchval("SELECT count(*) FROM spent") == 0
+                await owner.execute("INSERT INTO spent VALUES (1)")
+                assert await connection.fetchval("SELECT count(*) FROM spent") == 1
+        finally:
+            pool.terminate()
+            await owner.close()
+
+
 async def test_a_transaction_stays_in_one_session_and_is_whole(pooled: Pool) -> None:
     async with session(pooled) as connection:
         await connection.execute("CREATE TABLE written (number int)")

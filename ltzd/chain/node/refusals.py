@@ -250,7 +250,7 @@ def retry_after_seconds(header: str | None, now: datetime | None = None) -> floa
         return float(header)
     try:
         until = parsedate_to_datetime(header)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, IndexError, OverflowError):
         return None
     if until.tzinfo is None:
         until = until.replace(tzinfo=UTC)

@@ -9,6 +9,7 @@ import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TypeGuard
 
@@ -182,7 +183,9 @@ def _nested_message(value: object) -> str:
 
 
 def _http_date(text: str) -> float | None:
+    """In Unix seconds. Two forms of dates name no zone, and are in UTC."""
     try:
-        return parsedate_to_datetime(text).timestamp()
+        at = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
         return None
+    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()

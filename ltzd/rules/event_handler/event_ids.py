@@ -33,8 +33,9 @@ def event_id(seconds: int, random: int) -> UUID:
 
 
 def first_id(seconds: int) -> UUID:
-    """The smallest id of a second. A time beyond the last second counts as the last second."""
-    return event_id(min(seconds, _LAST_SECOND), 0)
+    """The smallest id of a second. A time before 1970 counts as the first second, and a time beyond
+    the last second counts as the last one."""
+    return event_id(min(max(seconds, 0), _LAST_SECOND), 0)
 
 
 def seconds_of(id_: UUID) -> int | None:

@@ -12,6 +12,8 @@ from alembic import context
 from sqlalchemy import Connection, pool, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from ltzd.store.session_settings import WRITTEN_FOR
+
 MIGRATIONS_LOCK = 0x6C747A64  # "ltzd"
 _CONNECT_SECONDS = 10.0
 _LOCK_TIMEOUT = "1500ms"
@@ -33,7 +35,7 @@ async def _run() -> None:
         asyncpg.connect,
         context.config.attributes["url"],
         timeout=_CONNECT_SECONDS,
-        server_settings={"application_name": "ltzd migrate"},
+        server_settings={"application_name": "ltzd migrate", **WRITTEN_FOR},
     )
     engine = create_async_engine(
         "postgresql+asyncpg://", async_creator=connect, poolclass=pool.NullPool

@@ -335,6 +335,14 @@ async def test_a_call_refused_for_its_rate_waits_and_is_sent_again(answer: objec
     assert len(requests) == 2
 
 
+async def test_a_pause_until_a_date_that_cannot_be_read_is_a_pause_of_no_known_length() -> None:
+    date = f"Sun, 22 Nov {'9' * 20} 12:00:30 GMT"
+    requests, respond = busy(1, HttpAnswer(b"", 429, {"Retry-After": date}))
+    async with a_server(respond, timeout_seconds=30.0) as rpc:
+        assert await rpc.call("eth_x", 5) == 5
+    assert len(requests) == 2
+
+
 async def test_only_the_calls_that_were_refused_for_their_rate_are_sent_again() -> None:
     received: list[list[int]] = []
 

@@ -1,5 +1,8 @@
 """The provider's headers and errors, read without a provider."""
 
+import time
+from collections.abc import Iterator
+
 import pytest
 
 from ltzd.providers.identity.answers import (
@@ -30,6 +33,26 @@ def test_the_wish_to_wait_is_read_from_any_known_header(
     headers: dict[str, str], seconds: float | None
 ) -> None:
     assert requested_wait(HttpResponse(429, headers, b""), NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    "date",
+    ["Fri Jan 15 08:00:05 2027", "Fri, 15 Jan 2027 08:00:05 -0000"],
+    ids=["asctime", "-0000"],
+)
+def test_a_date_without_a_zone_is_in_utc_whatever_the_machines_zone_is(
+    date: str, machine_in_new_york: None
+) -> None:
+    assert requested_wait(HttpResponse(429, {"retry-after": date}, b""), NOW) == 5.0
+
+
+@pytest.fixture
+def machine_in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 def test_a_cause_counts_before_the_text_of_the_error() -> None:

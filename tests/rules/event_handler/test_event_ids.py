@@ -36,3 +36,7 @@ def test_a_random_id_sorts_before_all_of_them(id_: UUID) -> None:
 def test_a_time_beyond_the_last_second_counts_as_the_last_one() -> None:
     assert first_id(2**40) == first_id(2**32 - 1)
     assert str(first_id(0x6A0B1C2D)) == "ffffffff-6a0b-81c2-b400-000000000000"
+
+
+def test_a_time_before_1970_counts_as_the_first_second() -> None:
+    assert first_id(-1) == first_id(-(2**40)) == first_id(0)
