@@ -285,6 +285,9 @@ async def test_the_two_kinds_of_wallets_are_told_apart_by_the_help() -> None:
         assert other in " ".join((await ltzd(group, "--help")).out.split())
 
 
+GRANT = ("grant", NAME, "--kind", "mint")
+
+
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
@@ -299,8 +302,19 @@ async def test_the_two_kinds_of_wallets_are_told_apart_by_the_help() -> None:
             ("grant", NAME, "--kind", "mint", "--mint-limit", "-5", "--unsigned"),
             "--mint-limit -5",
         ),
+        (
+            (*GRANT, "--mint-limit", "1" + "0" * 60, "--unsigned"),
+            "The mint limit must lie between 0.000001 LTZ and",
+        ),
+        (
+            (*GRANT, "--mint-limit", "5", "--mint-window", str(2**40), "--unsigned"),
+            "window must be at least a second, and less than 2^40 seconds",
+        ),
     ],
-    ids=["no key", "no address", "no limit", "a relay wallet's limit", "a negative limit"],
+    ids=[
+        *("no key", "no address", "no limit", "a relay wallet's limit", "a negative limit"),
+        *("a limit above LTZ's", "a window above LTZ's"),
+    ],
 )
 async def test_wrong_options_for_roles_are_told_before_the_chain_is_asked(
     data_dir: Path, arguments: tuple[str, ...], fault: str

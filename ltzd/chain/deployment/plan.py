@@ -47,6 +47,13 @@ class MintLimit:
     def rounded_as_stored(self) -> "MintLimit":
         return replace(self, capacity=self.capacity // _LIMIT_UNIT * _LIMIT_UNIT)
 
+    def faults(self) -> Iterator[str]:
+        """Why LTZ would refuse the limit, or no LTZ could be minted with it."""
+        if not 0 < self.rounded_as_stored().capacity <= _MAX_LIMIT_UNITS * _LIMIT_UNIT:
+            yield "The mint limit must lie between 0.000001 LTZ and 3 * 10^20 LTZ."
+        if not 0 < self.window_seconds < 2**40:
+            yield "The mint limit's window must be at least a second, and less than 2^40 seconds."
+
 
 @dataclass(frozen=True, slots=True)
 class DeploymentTerms:
@@ -157,11 +164,7 @@ def _faults_of(terms: DeploymentTerms) -> Iterator[str]:
     if (terms.minter is None) != (terms.mint_limit is None):
         yield "A minter needs a limit, and a limit its minter: give both."
     if terms.mint_limit is not None:
-        kept = terms.mint_limit.rounded_as_stored()
-        if not 0 < kept.capacity <= _MAX_LIMIT_UNITS * _LIMIT_UNIT:
-            yield "The mint limit must lie between 0.000001 LTZ and 3 * 10^20 LTZ."
-        if not 0 < kept.window_seconds < 2**40:
-            yield "The mint limit's window must be at least a second."
+        yield from terms.mint_limit.faults()
 
 
 def hot_roles(*, is_mint: bool) -> list[tuple[str, str]]:

@@ -13,16 +13,27 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+_HIGHEST = 2**63 - 1
+"""The largest number of a block that PostgreSQL takes."""
+
 FirstBlock = Annotated[
     int | None,
     typer.Option(
-        "--from", min=0, help="The first block; by default the first indexed one.", metavar="BLOCK"
+        "--from",
+        min=0,
+        max=_HIGHEST,
+        help="The first block; by default the first indexed one.",
+        metavar="BLOCK",
     ),
 ]
 LastBlock = Annotated[
     int | None,
     typer.Option(
-        "--to", min=0, help="The last block; by default the newest indexed one.", metavar="BLOCK"
+        "--to",
+        min=0,
+        max=_HIGHEST,
+        help="The last block; by default the newest indexed one.",
+        metavar="BLOCK",
     ),
 ]
 
@@ -76,6 +87,7 @@ def rebuild(
         typer.Option(
             "--from",
             min=0,
+            max=_HIGHEST,
             help="Keep facts below this block; by default none.",
             metavar="BLOCK",
         ),

@@ -14,7 +14,7 @@ from typing import Any
 
 from ltzd.chain.contracts import contract_abi
 from ltzd.chain.contracts.access_control import decode_has_role, has_role_call
-from ltzd.chain.deployment.plan import hot_roles
+from ltzd.chain.deployment.plan import MintLimit, hot_roles
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.cli.chain_targets import ChainTarget
@@ -56,16 +56,19 @@ class GrantOptions:
     mint_limit: str | None
     mint_window_seconds: int
 
-    def limit_units(self) -> int | None:
-        """Raises Misconfigured."""
+    def limit(self) -> MintLimit | None:
+        """Raises Misconfigured, and FileRejected for a limit that LTZ would refuse."""
         if (self.kind == "mint") != (self.mint_limit is not None):
             raise Misconfigured("--mint-limit: give it for a mint wallet, and for no other one.")
         if self.mint_limit is None:
             return None
         try:
-            return units_of(self.mint_limit)
+            limit = MintLimit(units_of(self.mint_limit), self.mint_window_seconds)
         except ValueError as error:
             raise Misconfigured(f"--mint-limit {self.mint_limit}: {error}.") from error
+        if faults := list(limit.faults()):
+            raise FileRejected(faults)
+        return limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ def grant(
     as_json: bool,
 ) -> None:
     """Raises as `revoke` does."""
-    wallet, limit = _checked(text, signing), options.limit_units()
+    wallet, limit = _checked(text, signing), options.limit()
     asyncio.run(_grant(resolve_target(), wallet, options, limit, signing, as_json=as_json))
 
 
@@ -139,7 +142,7 @@ async def _grant(
     target: RoleTarget,
     wallet: Address,
     options: GrantOptions,
-    limit: int | None,
+    limit: MintLimit | None,
     signing: SigningOptions,
     *,
     as_json: bool,
@@ -164,7 +167,7 @@ async def _grant(
         ]
         if limit is not None:
             data = contract_abi.encode_call(
-                "LTZ", "setMintLimit", wallet, limit, options.mint_window_seconds
+                "LTZ", "setMintLimit", wallet, limit.capacity, limit.window_seconds
             )
             # Before the role: no wallet mints without a limit that a person has chosen.
             steps.insert(0, _Step("LTZ", "mint limit", data))

@@ -69,3 +69,11 @@ async def test_nothing_is_cancelled_where_no_rebuild_is_open(
 ) -> None:
     shown = await ltzd("index", "rebuild", "--cancel", "--data-dir", data_dir)
     assert (shown.code, shown.err) == (1, "No rebuild is open.\n")
+
+
+async def test_a_block_that_no_chain_has_is_refused(indexed: IndexedChain, data_dir: Path) -> None:
+    for command, option in (("rebuild", "--from"), ("check", "--from"), ("repair", "--to")):
+        done = await ltzd("index", command, option, str(2**63), "--data-dir", data_dir)
+        assert done.code == 2
+        assert "Invalid value for" in done.err
+    assert await value(indexed.pool, "SELECT count(*) FROM rebuilds") == 0
