@@ -22,11 +22,8 @@ class LineLimits:
         self._clock = clock
         self._windows: dict[str, _Window] = {}
 
-    def take(self, kind: str) -> dict[str, int] | None:
-        """Return a field for the line, or None if the line must be left out.
-
-        The field `left_out` is the number of lines that were left out before this one, if any were.
-        """
+    def take(self, kind: str) -> int | None:
+        """Return how many lines were left out just before this one, or None to leave it out."""
         window = self._windows.setdefault(kind, _Window())
         now = self._clock()
         if now >= window.ends_at:
@@ -36,4 +33,4 @@ class LineLimits:
             return None
         window.lines += 1
         left_out, window.left_out = window.left_out, 0
-        return {"left_out": left_out} if left_out else {}
+        return left_out

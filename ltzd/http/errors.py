@@ -461,15 +461,17 @@ def _log(error: BaseException, translated: HttpError) -> None:
     # The gate says once that an overload has begun.
     if isinstance(error, Overloaded | TransactionFailed):
         return
-    more = _lines.take(translated.code)
-    if more is None:
+    left_out = _lines.take(translated.code)
+    if left_out is None:
         return
+    if left_out:
+        log.warning("http.lines_left_out", code=translated.code, lines=left_out)
     if isinstance(error, Unavailable):
-        log.warning("http.unavailable", code=translated.code, reason=error.message, **more)
+        log.warning("http.unavailable", code=translated.code, reason=error.message)
     elif translated.code == "INTERNAL_ERROR":
-        log.error("http.failed", error=loggable(error), trace=traceback_of(error), **more)
+        log.error("http.failed", error=loggable(error), trace=traceback_of(error))
     else:
-        log.info("http.server_error", code=translated.code, **more)
+        log.info("http.server_error", code=translated.code)
 
 
 def loggable(error: BaseException) -> str:

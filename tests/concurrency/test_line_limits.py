@@ -7,9 +7,9 @@ from tests.support.clocks import ManualClock
 def test_a_flood_is_twenty_lines_a_second_and_a_count() -> None:
     clock = ManualClock()
     limits = LineLimits(clock)
-    assert [limits.take("flood") for _ in range(20)] == [{}] * 20
+    assert [limits.take("flood") for _ in range(20)] == [0] * 20
     assert [limits.take("flood") for _ in range(980)] == [None] * 980
-    assert limits.take("other") == {}, "each kind has lines of its own"
+    assert limits.take("other") == 0, "each kind has lines of its own"
     clock.now += 1.0
-    assert limits.take("flood") == {"left_out": 980}
-    assert limits.take("flood") == {}
+    assert limits.take("flood") == 980
+    assert limits.take("flood") == 0
