@@ -259,6 +259,10 @@ class ReceiptMonitor:
         balance = await self._funds.read_balance(view)
         await self._work.refresh(view)
         self._funds.set_balance(balance)
+        for tx, inclusion in mined:
+            if not inclusion.succeeded and not inclusion.is_cancellation:
+                # Before the commit, during which the publisher may sign the next work.
+                self._work.on_reverted(tx, inclusion)
         await self._in_flight.apply([(tx, ReceiptSeen(inclusion)) for tx, inclusion in mined])
         for tx, inclusion in mined:
             self._published_at.pop(tx.nonce, None)
@@ -266,7 +270,6 @@ class ReceiptMonitor:
                 log.warning(f"{self._kind}.cancelled", transaction=tx.id, nonce=tx.nonce)
             elif not inclusion.succeeded:
                 log.error(f"{self._kind}.reverted", transaction=tx.id, nonce=tx.nonce)
-                self._work.on_reverted(tx, inclusion)
         self._publisher.notify()
         return view
 
