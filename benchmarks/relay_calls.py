@@ -11,7 +11,7 @@ import json
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, TypeVar
 
 import aiohttp
@@ -19,7 +19,7 @@ import coincurve
 
 from benchmarks.harness import load
 from benchmarks.harness.instance import Instance
-from ltzd.chain.contracts import ltz, perk_nft
+from ltzd.chain.contracts import contract_abi, perk_nft
 from ltzd.chain.typed_data import (
     DOMAIN_NAMES,
     TransferWithAuthorization,
@@ -73,7 +73,14 @@ class Calls:
         )
         signed = self._keys[at].sign_recoverable(digest(transfer, self._separator), hasher=None)
         signature = signed[:64] + bytes((signed[64] + 27,))
-        return ltz.transfer_with_authorization_call(transfer, signature)
+        return contract_abi.encode_call(
+            "LTZ",
+            "transferWithAuthorization",
+            *astuple(transfer),
+            signature[64],
+            signature[:32],
+            signature[32:64],
+        )
 
     def transfers(self, count: int) -> list[bytes]:
         """Calls for a side that sends them without `/relay`."""

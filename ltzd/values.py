@@ -19,8 +19,6 @@ Hash32 = NewType("Hash32", bytes)
 """32 bytes: the hash of a block or a transaction."""
 Reference = NewType("Reference", bytes)
 """32 bytes that name one reward on chain: uuid(16) | kind(1) | zero(7) | seq(8)."""
-Wei = NewType("Wei", int)
-"""An amount in the native coin's smallest unit."""
 LtzUnits = NewType("LtzUnits", int)
 """An amount in LTZ's smallest unit: 10^18 units are one LTZ."""
 

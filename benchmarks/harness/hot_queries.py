@@ -127,12 +127,10 @@ HOT_QUERIES: Final = (
     ),
     HotQuery("the settled block", lambda c, s: chains.settled_number(c, 64, 60)),
     HotQuery("a balance", lambda c, s: mint_facts.balance(c, wallet(7, s.wallets))),
-    HotQuery("a token", lambda c, s: tokens.find(c, s.token(10))),
     HotQuery("tokens with brands", lambda c, s: tokens.look_up(c, CHAIN_ID, [(1, s.token(10))])),
     HotQuery("a page of tokens", lambda c, s: tokens.read_page(c, 1, 0, 50), 200),
     HotQuery("a wallet's tokens", lambda c, s: tokens.count_held(c, wallet(10, s.wallets), 1, 100)),
     HotQuery("the oldest token, rebuilt", lambda c, s: tokens.rebuild(c, [s.token(10)]), 300),
-    HotQuery("a collection", lambda c, s: collections.find(c, 1)),
     HotQuery("a collection, rebuilt", lambda c, s: collections.rebuild(c, [1])),
     HotQuery(
         "claims of a wallet and of a stranger",

@@ -9,21 +9,21 @@ it must.
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
 from ltzd.chain.contracts.ltz import MAX_UNITS, decode_mint_limit, mint_limit_call
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
-from ltzd.chain.node.second_opinions import Compared, Question, compare_with_others
+from ltzd.chain.node.second_opinions import Compared, compare_views
 from ltzd.chain.node.view import ChainView
 from ltzd.chain.node.views import ChainViews
 from ltzd.concurrency.clock import Clock
 from ltzd.errors import NodeUnavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import lanes
-from ltzd.values import LTZ, Address, Hash32
+from ltzd.values import LTZ, Address
 
 log = structlog.get_logger()
 
@@ -33,14 +33,6 @@ _REFUSING_SECONDS = 1.0
 """A reward is refused only on an answer this fresh: the limit may have been raised since."""
 MINT_CAPACITY = "mint_capacity"
 """Nodes show different mint limits after the same block."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Capacity:
-    """The largest capacity after the block with this hash."""
-
-    whole_ltz: int
-    block_hash: Hash32
 
 
 class MintCapacity:
@@ -119,10 +111,10 @@ class MintCapacity:
         self._until = self._asked_at + (_FAILED_SECONDS if answer is None else _FRESH_SECONDS)
         self._is_compared = compares or answer is None or answer.is_confirmed
         if answer is not None:
-            self._known = answer.answer.whole_ltz
+            self._known = answer.answer
             self._is_confirmed = answer.is_confirmed
 
-    async def _answer(self, *, compares: bool) -> Compared[_Capacity] | None:
+    async def _answer(self, *, compares: bool) -> Compared[int] | None:
         async with session(self._pool) as connection:
             wallets = await lanes.list_mint_wallets(connection, self._chain_id)
         if not wallets:
@@ -138,32 +130,19 @@ class MintCapacity:
 
     async def _read(
         self, view: ChainView, wallets: Sequence[Address], *, compares: bool
-    ) -> Compared[_Capacity]:
+    ) -> Compared[int]:
         """Raises NodeUnavailable."""
-
-        async def ask(other: Node) -> _Capacity:
-            return await self._capacity(await ChainView.newest(other), wallets)
-
-        own = await self._capacity(view, wallets)
+        read = partial(self._capacity, wallets)
+        own = await read(view)
         if not compares:
             return Compared(own, (own,), is_confirmed=view.node.is_alone)
-        return await compare_with_others(
-            view.node, own, Question(ask, _leniency, _contradict, MINT_CAPACITY)
-        )
+        return await compare_views(view, own, read, int, MINT_CAPACITY)
 
-    async def _capacity(self, view: ChainView, wallets: Sequence[Address]) -> _Capacity:
-        """Raises NodeUnavailable."""
+    async def _capacity(self, wallets: Sequence[Address], view: ChainView) -> int:
+        """The largest capacity in whole LTZ. Raises NodeUnavailable."""
         calls = [(self._ltz, mint_limit_call(wallet)) for wallet in wallets]
         try:
             most = max(decode_mint_limit(answer)[0] for answer in await view.views(calls))
         except (RpcError, ValueError) as error:
             raise NodeUnavailable(f"mintLimit: {error}") from error
-        return _Capacity(min(most, MAX_UNITS) // LTZ, view.head.hash)
-
-
-def _leniency(capacity: _Capacity) -> int:
-    return capacity.whole_ltz
-
-
-def _contradict(first: _Capacity, second: _Capacity) -> bool:
-    return first.block_hash == second.block_hash and first.whole_ltz != second.whole_ltz
+        return min(most, MAX_UNITS) // LTZ

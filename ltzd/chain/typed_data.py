@@ -4,9 +4,10 @@ All types here have static fields only, so a struct hash is the keccak of the ty
 for each field. Amounts are in LTZ's smallest unit, times in Unix seconds.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Final
+from typing import Any, ClassVar, Final, get_args
 
 import coincurve
 
@@ -28,28 +29,20 @@ _VERSION = keccak(b"1")
 _ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 _HALF_ORDER = _ORDER // 2
 
-_PERMIT = keccak(
-    b"Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)"
-)
-_TRANSFER_WITH_AUTHORIZATION = keccak(
-    b"TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,"
-    b"uint256 validBefore,bytes32 nonce)"
-)
-_CLAIM = keccak(
-    b"Claim(address user,uint256 collectionId,uint256 maxPrice,uint256 expectedClaims,"
-    b"bytes32 ref,uint256 deadline)"
-)
-_BUY = keccak(
-    b"Buy(address buyer,uint256 itemId,uint256 quantity,uint256 maxTotal,"
-    b"bytes32 ref,uint256 deadline)"
-)
-_RELEASE = keccak(b"Release(bytes32 dealId,uint256 deadline)")
-_REFUND = keccak(b"Refund(bytes32 dealId,uint256 deadline)")
+_MEMBER_ENCODERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
+    "address": abi_words.encode_address,
+    "uint256": abi_words.encode_uint,
+    "bytes32": abi_words.encode_bytes32,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Permit:
     """EIP-2612; its domain is LTZ's."""
+
+    type: ClassVar = (
+        "Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)"
+    )
 
     owner: Address
     spender: Address
@@ -57,20 +50,15 @@ class Permit:
     nonce: int
     deadline: int
 
-    def struct_hash(self) -> bytes:
-        return keccak(
-            _PERMIT
-            + abi_words.encode_address(self.owner)
-            + abi_words.encode_address(self.spender)
-            + abi_words.encode_uint(self.value)
-            + abi_words.encode_uint(self.nonce)
-            + abi_words.encode_uint(self.deadline)
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class TransferWithAuthorization:
     """ERC-3009; its domain is LTZ's."""
+
+    type: ClassVar = (
+        "TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,"
+        "uint256 validBefore,bytes32 nonce)"
+    )
 
     sender: Address
     recipient: Address
@@ -79,20 +67,14 @@ class TransferWithAuthorization:
     valid_before: int
     nonce: bytes
 
-    def struct_hash(self) -> bytes:
-        return keccak(
-            _TRANSFER_WITH_AUTHORIZATION
-            + abi_words.encode_address(self.sender)
-            + abi_words.encode_address(self.recipient)
-            + abi_words.encode_uint(self.value)
-            + abi_words.encode_uint(self.valid_after)
-            + abi_words.encode_uint(self.valid_before)
-            + abi_words.encode_bytes32(self.nonce)
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Claim:
+    type: ClassVar = (
+        "Claim(address user,uint256 collectionId,uint256 maxPrice,uint256 expectedClaims,"
+        "bytes32 ref,uint256 deadline)"
+    )
+
     user: Address
     collection_id: int
     max_price: int
@@ -100,20 +82,14 @@ class Claim:
     reference: bytes
     deadline: int
 
-    def struct_hash(self) -> bytes:
-        return keccak(
-            _CLAIM
-            + abi_words.encode_address(self.user)
-            + abi_words.encode_uint(self.collection_id)
-            + abi_words.encode_uint(self.max_price)
-            + abi_words.encode_uint(self.expected_claims)
-            + abi_words.encode_bytes32(self.reference)
-            + abi_words.encode_uint(self.deadline)
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Buy:
+    type: ClassVar = (
+        "Buy(address buyer,uint256 itemId,uint256 quantity,uint256 maxTotal,"
+        "bytes32 ref,uint256 deadline)"
+    )
+
     buyer: Address
     item_id: int
     quantity: int
@@ -121,41 +97,39 @@ class Buy:
     reference: bytes
     deadline: int
 
-    def struct_hash(self) -> bytes:
-        return keccak(
-            _BUY
-            + abi_words.encode_address(self.buyer)
-            + abi_words.encode_uint(self.item_id)
-            + abi_words.encode_uint(self.quantity)
-            + abi_words.encode_uint(self.max_total)
-            + abi_words.encode_bytes32(self.reference)
-            + abi_words.encode_uint(self.deadline)
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Release:
+    type: ClassVar = "Release(bytes32 dealId,uint256 deadline)"
+
     deal_id: bytes
     deadline: int
-
-    def struct_hash(self) -> bytes:
-        return keccak(
-            _RELEASE + abi_words.encode_bytes32(self.deal_id) + abi_words.encode_uint(self.deadline)
-        )
 
 
 @dataclass(frozen=True, slots=True)
 class Refund:
+    type: ClassVar = "Refund(bytes32 dealId,uint256 deadline)"
+
     deal_id: bytes
     deadline: int
 
-    def struct_hash(self) -> bytes:
-        return keccak(
-            _REFUND + abi_words.encode_bytes32(self.deal_id) + abi_words.encode_uint(self.deadline)
-        )
-
 
 TypedMessage = Permit | TransferWithAuthorization | Claim | Buy | Release | Refund
+"""The fields are the members of `type`, in order."""
+
+
+_Members = Sequence[tuple[str, Callable[[Any], bytes]]]
+
+
+def _encoding_of(kind: type[TypedMessage]) -> tuple[bytes, _Members]:
+    members = kind.type.partition("(")[2].split(",")
+    encoders = [_MEMBER_ENCODERS[member.partition(" ")[0]] for member in members]
+    names = [field.name for field in fields(kind)]
+    return keccak(kind.type.encode()), list(zip(names, encoders, strict=True))
+
+
+_ENCODINGS = {kind: _encoding_of(kind) for kind in get_args(TypedMessage)}
+"""By message, its type hash, and each field with the encoder of its member."""
 
 
 @lru_cache(maxsize=64)
@@ -172,7 +146,9 @@ def domain_separator(name: str, chain_id: int, contract: Address) -> bytes:
 
 def digest(message: TypedMessage, separator: bytes) -> Hash32:
     """The hash that is signed. Raises ValueError for a field that its type cannot hold."""
-    return Hash32(keccak(b"\x19\x01" + separator + message.struct_hash()))
+    type_hash, members = _ENCODINGS[type(message)]
+    words = [encode(getattr(message, field)) for field, encode in members]
+    return Hash32(keccak(b"\x19\x01" + separator + keccak(b"".join((type_hash, *words)))))
 
 
 def signature_of(v: int, r: bytes | int, s: bytes | int) -> bytes:

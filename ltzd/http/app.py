@@ -85,9 +85,6 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
     )
 
 
-OPERATIONS = operations(HttpPolicy())
-
-
 def build_app(services: Services, policy: HttpPolicy, gate: AdmissionGate | None = None) -> App:
     """The application. `gate` admits its requests; without one it makes its own."""
     cors = Cors(policy, services.is_known_domain, {site_links.PATH: site_links.CORS_METHODS})

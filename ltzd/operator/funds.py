@@ -11,14 +11,15 @@ import structlog
 from ltzd.chain.node.gas_prices import prevailing_gas_price
 from ltzd.chain.node.l1_costs import L1CostReader
 from ltzd.chain.node.node import Account, Header, Node
-from ltzd.chain.node.second_opinions import Question, compare_with_others
+from ltzd.chain.node.second_opinions import Question, compare_views, compare_with_others
 from ltzd.chain.node.view import ChainView
+from ltzd.errors import NodeUnavailable
 from ltzd.operator.fleet import lane_gauges
 from ltzd.rules.operator.fees import FeePolicy, Fees, GasPrice, fees_for, is_implausible
 from ltzd.rules.operator.l1_costs import NO_L1_COSTS, L1Costs
 from ltzd.rules.operator.sendable import TRANSACTION_GAS_CAP
 from ltzd.store.operator.lanes import Lane
-from ltzd.values import Hash32, hex_of
+from ltzd.values import hex_of
 
 log = structlog.get_logger()
 
@@ -40,14 +41,6 @@ class _Reading:
     l1_costs: L1Costs
     balance: int
     block_gas: _BlockGas
-
-
-@dataclass(frozen=True, slots=True)
-class _Balance:
-    """A balance after the block with this hash."""
-
-    wei: int
-    block_hash: Hash32
 
 
 class FundsTracker:
@@ -120,30 +113,17 @@ class FundsTracker:
             return self._balance_read[1]
         balance = (await self._account(view)).balance
         if gas_price is not None and self._is_short(balance, gas_price):
-            own = _Balance(balance, view.head.hash)
-            balance = (
-                await compare_with_others(view.node, own, self._balance_question())
-            ).answer.wei
+            compared = await compare_views(view, balance, self._other_balance, int, BALANCE)
+            balance = compared.answer
         self._balance_read = view, balance
         return balance
 
-    def _balance_question(self) -> Question[_Balance]:
-        return Question(
-            ask=self._other_balance,
-            leniency=lambda balance: balance.wei,
-            contradict=lambda first, second: (
-                first.block_hash == second.block_hash and first.wei != second.wei
-            ),
-            kind=BALANCE,
-        )
-
-    async def _other_balance(self, other: Node) -> _Balance | None:
-        """The balance at another node, or None while it may hold what the wallet has spent."""
-        view = await ChainView.newest(other)
+    async def _other_balance(self, view: ChainView) -> int:
+        """Raises NodeUnavailable, also while the balance may hold what the wallet has spent."""
         account = await view.account(self._wallet)
         if account.nonce < self._mined_nonces:
-            return None
-        return _Balance(account.balance, view.head.hash)
+            raise NodeUnavailable("The node is behind the wallet's mined transactions")
+        return account.balance
 
     def _is_short(self, balance: int, gas_price: GasPrice) -> bool:
         """Whether the balance covers less than the lane last had to, at this gas price."""

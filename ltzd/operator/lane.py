@@ -39,7 +39,7 @@ from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signer_health import SignerHealth
 from ltzd.operator.signing import TransactionSigner
 from ltzd.operator.wallet_nonces import used_nonces
-from ltzd.store.database import Pool, session
+from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import lanes, transactions
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.leases import Leases, LeaseTerm, lane_lease
@@ -121,12 +121,18 @@ class WalletLane(ABC):
         has_fees = self._funds is not None and self._funds.fees is not None
         return self.is_serving and is_open and has_fees
 
-    @abstractmethod
     async def _begin_term(self, first_nonce: int) -> tuple[Lane, int]:
         """Count the epoch up; return the lane and its next nonce, for a new lane `first_nonce`.
 
         Needs a node only for records that the work has never had. Raises NodeUnavailable.
         """
+        async with transaction(self._pool) as connection:
+            lane = await lanes.begin_term(
+                connection, self._chain_id, self.wallet, self.kind, first_nonce
+            )
+            next_nonce = await lanes.next_nonce(connection, self._chain_id, self.wallet)
+        assert next_nonce is not None
+        return lane, next_nonce
 
     async def _check_chain(self, next_nonce: int) -> None:
         """Check that the chain shows nothing that the database does not know.

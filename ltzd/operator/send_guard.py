@@ -29,7 +29,7 @@ _ALWAYS_IN_FLIGHT = 2
 """The number of transactions that may be in flight whatever gas they use."""
 _SILENCE = frozenset(("refused_connection", "timeout", "http_status", "none_usable"))
 """Kinds of faults that mean that no node answers. With any other kind a node has answered, though
-nothing of use."""
+nothing of use, or ltzd has too many requests under way to ask one."""
 
 
 class SendGuard:

@@ -15,6 +15,7 @@ from ltzd.values import LTZ, ZERO_ADDRESS, hex_of
 from tests.support.chain.contracts import HOUR, Party, a_reference, deployed_contracts
 from tests.support.chain.contracts import Contracts as Deployed
 from tests.support.rows.followers import a_follower
+from tests.support.rows.tokens import indexed_token
 
 URI = "https://perks.example/"
 
@@ -74,8 +75,10 @@ async def test_claims_transfers_and_redemptions_of_a_perk_are_indexed(
     await follower.step()
 
     async with session(pool) as connection:
-        indexed = await tokens.find(connection, token)
-        kept = await collections.find(connection, collection)
+        indexed = await indexed_token(connection, token)
+        kept = await connection.fetchrow(
+            "SELECT * FROM collections WHERE collection_id = $1", collection
+        )
         held = [
             await tokens.count_held(connection, party.address, collection, 5)
             for party in (user, heir)
@@ -91,16 +94,16 @@ async def test_claims_transfers_and_redemptions_of_a_perk_are_indexed(
     assert kept is not None
     params, minted, uri = await deployed.view("PerkNFT", "collection", collection)
     assert (
-        hex_of(kept.brand),
-        hex_of(kept.payout),
-        kept.price,
-        kept.max_supply,
-        kept.max_per_user,
-        kept.charges,
-        kept.is_active,
-        kept.requires_signature,
+        hex_of(kept["brand"]),
+        hex_of(kept["payout"]),
+        kept["price"],
+        kept["max_supply"],
+        kept["max_per_user"],
+        kept["charges"],
+        kept["is_active"],
+        kept["requires_signature"],
     ) == tuple(hex_of(value) if isinstance(value, bytes) else value for value in params)
-    assert (kept.minted, kept.uri, kept.brand) == (minted, uri, other_brand.address)
+    assert (kept["minted"], kept["uri"], kept["brand"]) == (minted, uri, other_brand.address)
     assert await row(pool, "SELECT user_address, price, claims, reference FROM perk_claims") == (
         user.address,
         4 * LTZ,
@@ -200,14 +203,14 @@ async def test_facts_that_a_reorg_drops_are_undone_and_repeated_facts_are_indexe
     await follower.step()
     token = collection << 32 | 1
     async with session(pool) as connection:
-        assert await tokens.find(connection, token) is not None
+        assert await indexed_token(connection, token) is not None
 
     await deployed.rpc.call("anvil_reorg", 1, [])
     await deployed.rpc.call("evm_mine")
     while await follower.step():
         pass
     async with session(pool) as connection:
-        assert await tokens.find(connection, token) is None
+        assert await indexed_token(connection, token) is None
         assert (await collections.read_owners(connection, [collection]))[collection].minted == 0
         balance = "SELECT amount FROM balances WHERE wallet = $1"
         assert await connection.fetchval(balance, user.address) == 4 * LTZ
@@ -216,7 +219,7 @@ async def test_facts_that_a_reorg_drops_are_undone_and_repeated_facts_are_indexe
     while await follower.step():
         pass
     async with session(pool) as connection:
-        again = await tokens.find(connection, token)
+        again = await indexed_token(connection, token)
         assert again is not None
         assert again.holder == user.address != ZERO_ADDRESS
         assert (await collections.read_owners(connection, [collection]))[collection].minted == 1

@@ -14,7 +14,7 @@ from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.constraints import results as constraint_results
 from ltzd.store.constraints.results import ConstraintSubject, ResultKey
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.indexer import chains, collections, tokens
+from ltzd.store.indexer import chains
 from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import ZERO_ADDRESS, Address
@@ -38,6 +38,7 @@ from tests.support.chain.fake_node import (
 )
 from tests.support.chain.rebuilding import rebuild
 from tests.support.rows.core import a_wallet, follow, value
+from tests.support.rows.tokens import indexed_token
 
 ANN, BOB, BRAND = a_wallet(1), a_wallet(2), a_wallet(3)
 DEAL = b"\xde" * 32
@@ -133,14 +134,15 @@ async def test_logs_of_all_four_contracts_become_rows(
     await following.catch_up()
 
     async with session(pool) as connection:
-        token = await tokens.find(connection, TOKEN)
-        collection = await collections.find(connection, 7)
+        token = await indexed_token(connection, TOKEN)
+        collection = await connection.fetchrow(
+            "SELECT payout, price, minted FROM collections WHERE collection_id = 7"
+        )
         sold = await connection.fetchval("SELECT sold FROM items WHERE item_id = 1")
         deal = await connection.fetchval("SELECT state FROM deals WHERE deal_id = $1", DEAL)
     assert token is not None
     assert (token.holder, token.max_charges, token.used, token.block_number) == (BOB, 3, 1, 4)
-    assert collection is not None
-    assert (collection.payout, collection.price, collection.minted) == (BOB, 9, 1)
+    assert tuple(collection) == (BOB, 9, 1)
     assert (sold, deal) == (2, "locked")
     for table in FACTS:
         assert await value(pool, f"SELECT count(*) FROM {table}") > 0, table

@@ -14,12 +14,12 @@ from ltzd.chain.contracts.runtime_code import build_of, matches_source
 from ltzd.dev.services.chain import Kind
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator.mints.batch import encode_mint
-from ltzd.store.books.reconciliation import reconcile
 from ltzd.store.database import Pool, session
 from ltzd.store.indexer import mint_facts
 from ltzd.store.operator.rewards import QueuedReward
 from ltzd.values import LTZ, bytes_of
 from tests.support.chain.contracts import Party, deployed_contracts
+from tests.support.rows.books import reconcile
 from tests.support.rows.core import queue_reward
 from tests.support.rows.followers import a_follower
 

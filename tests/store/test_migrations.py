@@ -19,7 +19,6 @@ from ltzd.store import database
 from ltzd.store.background_migrations import BackgroundMigrations
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
-from ltzd.store.indexer import tokens
 from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.migrations import known_revisions, upgrades
 from ltzd.store.operator import lanes, rewards, transactions, wallets
@@ -42,6 +41,7 @@ from tests.support.chain.fake_node import (
 from tests.support.chain.rebuilding import rebuild
 from tests.support.relays.lanes import RELAYER, a_relay, store_signed
 from tests.support.rows.core import BRAND, a_wallet
+from tests.support.rows.tokens import indexed_token
 from tests.support.services.postgres import Databases
 from tests.support.surfaces.event_action import SEALER, a_brand
 
@@ -280,7 +280,7 @@ async def test_a_database_that_indexed_only_ltz_is_rebuilt_with_the_other_contra
         await BackgroundMigrations(empty_url, lambda: True).run()
         await rebuild(pool, empty_url, node)
         async with database.session(pool) as connection:
-            token = await tokens.find(connection, TOKEN)
+            token = await indexed_token(connection, TOKEN)
             assert token is not None
             assert (token.holder, token.remaining) == (ANN, 3)
             assert await connection.fetchval(mint_blocks) == [2, 3]

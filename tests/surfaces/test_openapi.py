@@ -17,7 +17,8 @@ from schemathesis import GenerationMode
 
 from ltzd.cache.rate_limits import RateLimit
 from ltzd.errors import CooldownActive, DatabaseUnavailable, DomainUnauthorized, IdentityUnavailable
-from ltzd.http.app import OPERATIONS, build_app
+from ltzd.http.app import build_app
+from ltzd.http.app import operations as all_operations
 from ltzd.http.constraints.models import InvalidateCacheBody
 from ltzd.http.errors import (
     PROTOCOL_ERRORS,
@@ -50,6 +51,7 @@ from tests.support.surfaces.http_surface import (
 from tests.support.surfaces.openapi import assert_examples_fit, documented_path
 from tests.surfaces.test_schemathesis import CHECKS, Run, random_cases
 
+OPERATIONS = all_operations(HttpPolicy())
 HIGH_LIMITS = HttpPolicy(
     per_client=replace(
         PER_CLIENT,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ltzd.chain.contracts import abi_words
 from ltzd.chain.contracts.relayed import signature_words
-from ltzd.chain.typed_data import Permit, TransferWithAuthorization
+from ltzd.chain.typed_data import Permit
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
 from ltzd.values import Address, Hash32, Reference, hash_of
@@ -20,9 +20,6 @@ MINT_REWARD_BATCH = abi_words.selector("mintRewardBatch((address,uint96,bytes32)
 REF_WORD = abi_words.selector("refWord(uint256)")
 MINT_LIMIT = abi_words.selector("mintLimit(address)")
 PERMIT = abi_words.selector("permit(address,address,uint256,uint256,uint8,bytes32,bytes32)")
-TRANSFER_WITH_AUTHORIZATION = abi_words.selector(
-    "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)"
-)
 BALANCE_OF = abi_words.selector("balanceOf(address)")
 ALLOWANCE = abi_words.selector("allowance(address,address)")
 NONCES = abi_words.selector("nonces(address)")
@@ -98,23 +95,6 @@ def permit_call(permit: Permit, signature: bytes) -> bytes:
             abi_words.encode_address(permit.spender),
             abi_words.encode_uint(permit.value),
             abi_words.encode_uint(permit.deadline),
-            signature_words(signature),
-        )
-    )
-
-
-def transfer_with_authorization_call(
-    transfer: TransferWithAuthorization, signature: bytes
-) -> bytes:
-    return b"".join(
-        (
-            TRANSFER_WITH_AUTHORIZATION,
-            abi_words.encode_address(transfer.sender),
-            abi_words.encode_address(transfer.recipient),
-            abi_words.encode_uint(transfer.value),
-            abi_words.encode_uint(transfer.valid_after),
-            abi_words.encode_uint(transfer.valid_before),
-            abi_words.encode_bytes32(transfer.nonce),
             signature_words(signature),
         )
     )

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ltzd.chain.node.node import Node
+from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.disagreement import contradicted, prevailing
+from ltzd.values import Hash32
 
 Answer = TypeVar("Answer")
 
@@ -81,6 +83,38 @@ async def compare_with_others(
     return Compared(
         prevailing(answers, question.leniency), answers, bool(testimonies) or node.is_alone
     )
+
+
+async def compare_views(
+    view: ChainView,
+    own: Answer,
+    read: Callable[[ChainView], Awaitable[Answer]],
+    leniency: Callable[[Answer], Any],
+    kind: str,
+    from_block: int = 0,
+) -> Compared[Answer]:
+    """Compare what a view's block shows with what `read` finds in other nodes' newest blocks.
+
+    Different answers of one block contradict each other. A node cannot tell while it is behind
+    `from_block`, or if `read` raises NodeUnavailable.
+    """
+
+    async def ask(other: Node) -> tuple[Answer, Hash32] | None:
+        theirs = await ChainView.newest(other)
+        is_behind = theirs.head.number < from_block
+        return None if is_behind else (await read(theirs), theirs.head.hash)
+
+    compared = await compare_with_others(
+        view.node,
+        (own, view.head.hash),
+        Question(ask, lambda seen: leniency(seen[0]), _contradict, kind),
+    )
+    answers = tuple(answer for answer, _ in compared.answers)
+    return Compared(compared.answer[0], answers, compared.is_confirmed)
+
+
+def _contradict(first: tuple[object, Hash32], second: tuple[object, Hash32]) -> bool:
+    return first[1] == second[1] and first[0] != second[0]
 
 
 async def answered_in_time(other: Node, answer: Awaitable[Answer], seconds: float) -> Answer:

@@ -12,7 +12,8 @@ from ltzd.cli.event.lookup import find_event
 from ltzd.cli.output import plain_text, print_json, print_page
 from ltzd.cli.targets import Target, open_connection
 from ltzd.rules.operator.fees import GWEI
-from ltzd.store.event_handler.history import AttemptFacts, EventHistory, TransactionFacts
+from ltzd.store.event_handler.history import EventHistory, TransactionFacts
+from ltzd.store.operator.transaction_views import AttemptView
 from ltzd.values import checksummed, hex_of, iso
 
 
@@ -80,7 +81,7 @@ def _transaction(transaction: TransactionFacts) -> dict[str, Any]:
                 "maxPriorityFeePerGasWei": attempt.max_priority_fee_per_gas,
                 "createdAt": iso(attempt.created_at),
                 "publishedAt": _time(attempt.published_at),
-                "isSelfTransfer": attempt.is_cancellation,
+                "isSelfTransfer": attempt.is_self_transfer,
             }
             for attempt in transaction.attempts
         ],
@@ -140,11 +141,11 @@ def _transaction_lines(transaction: TransactionFacts) -> Iterator[tuple[str, str
     block = "" if transaction.block_number is None else f" in block {transaction.block_number}"
     yield "", f"{transaction.state}{block}"
     for attempt in transaction.attempts:
-        yield "self-transfer" if attempt.is_cancellation else "attempt", hex_of(attempt.hash)
+        yield "self-transfer" if attempt.is_self_transfer else "attempt", hex_of(attempt.hash)
         yield "", _attempt(attempt)
 
 
-def _attempt(attempt: AttemptFacts) -> str:
+def _attempt(attempt: AttemptView) -> str:
     published = "not published" if attempt.published_at is None else iso(attempt.published_at)
     fees = (
         f"gas price {attempt.max_fee_per_gas / GWEI:g} gwei"

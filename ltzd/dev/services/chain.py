@@ -27,7 +27,6 @@ NAME = "chain"
 CHAIN_ID = 31337
 BLOCK_GAS_LIMIT = 300_000_000
 START_SECONDS = 60.0
-STOP_SECONDS = 8.0
 
 Kind = Literal["tester", "anvil"]
 
@@ -57,7 +56,7 @@ async def start(
     variant = f"{'anvil' if program else 'tester'}, a block every {block_time:g} s"
     service = processes.find_running(data_dir, NAME)
     if service is not None and (service.variant != variant or port not in (None, service.port)):
-        await processes.stop(service, STOP_SECONDS)
+        await processes.stop(service)
         service = None
     if service is not None:
         await _ready(service)
@@ -67,12 +66,6 @@ async def start(
         service = await _start_anvil(data_dir, program, block_time, port, variant)
     chosen: Kind = "tester" if program is None else "anvil"
     return DevChain(_rpc_url(service.port), chosen, await _chain_id(service), service)
-
-
-async def stop(data_dir: Path, seconds: float = STOP_SECONDS) -> None:
-    service = processes.find_running(data_dir, NAME)
-    if service is not None:
-        await processes.stop(service, seconds)
 
 
 async def genesis_hash(rpc_url: str) -> str:

@@ -17,7 +17,6 @@ from ltzd.errors import Misconfigured
 
 MARKER = "ltzd-data-directory"
 LOCK = "lock"
-STOP_SECONDS = 8.0
 _MARKER_TEXT = "Made by ltzd dev. `ltzd dev --clean` deletes everything in this folder.\n"
 
 
@@ -39,7 +38,7 @@ async def empty(data_dir: Path) -> None:
         raise Misconfigured(
             f"{data_dir} was not made by ltzd, so it is not deleted; choose another --data-dir."
         )
-    await processes.stop_all(data_dir, STOP_SECONDS)
+    await processes.stop_all(data_dir)
     await asyncio.to_thread(_delete_content, data_dir)
 
 

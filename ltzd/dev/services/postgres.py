@@ -36,7 +36,6 @@ MAJOR = "18"
 DATABASE = ROLE = "ltzd"
 START_SECONDS = 60.0
 INIT_SECONDS = 60.0
-STOP_SECONDS = 8.0
 SETTINGS = {
     "listen_addresses": ports.LOOPBACK,
     "unix_socket_directories": "",
@@ -71,10 +70,10 @@ async def start(data_dir: Path, settings: dict[str, str] | None = None) -> Datab
     return Database(_url(service.port, password, DATABASE), service)
 
 
-async def stop(data_dir: Path, seconds: float = STOP_SECONDS) -> None:
+async def stop(data_dir: Path) -> None:
     service = processes.find_running(data_dir, NAME)
     if service is not None:
-        await processes.stop(service, seconds)
+        await processes.stop(service)
 
 
 async def rename_aside(data_dir: Path) -> Path | None:
@@ -153,7 +152,7 @@ async def _initialise(data_dir: Path) -> None:
     unfinished = data_dir / "postgres.new"
     abandoned = processes.find_running(data_dir, "initdb")
     if abandoned is not None:
-        await processes.stop(abandoned, STOP_SECONDS)
+        await processes.stop(abandoned)
     await asyncio.to_thread(_prepare_folder, data_dir, unfinished)
     service = await processes.start(
         data_dir, "initdb", _initdb(data_dir, unfinished), run_as=_server_user(data_dir)
@@ -212,7 +211,7 @@ async def _running(data_dir: Path, settings: dict[str, str]) -> Service:
     if service is not None and service.variant == variant:
         return service
     if service is not None:
-        await processes.stop(service, STOP_SECONDS)
+        await processes.stop(service)
     await _clear_pid_file(data_dir / "postgres")
     return await processes.start(
         data_dir,
@@ -260,10 +259,10 @@ async def _clear_pid_file(cluster: Path) -> None:
 async def _end_processes(cluster: Path) -> None:
     """Waits for the server's processes, which hold its port and its shared memory.
 
-    The processes of a killed server end themselves once they notice. After STOP_SECONDS all that
-    are left are killed.
+    The processes of a killed server end themselves once they notice. After
+    `processes.STOP_SECONDS` all that are left are killed.
     """
-    deadline = loop_time() + STOP_SECONDS
+    deadline = loop_time() + processes.STOP_SECONDS
     while processes_left := await asyncio.to_thread(_processes_of, cluster):
         if loop_time() > deadline:
             for process in processes_left:

@@ -25,6 +25,7 @@ from ltzd.errors import Misconfigured
 
 POLL_SECONDS = 0.5
 LAUNCH_SECONDS = 20.0
+STOP_SECONDS = 8.0
 LOG_BYTES_KEPT = 16 * 1024 * 1024
 
 # Leaves out LTZD_* variables, which hold secrets, and variables that configure services (PG*).
@@ -179,7 +180,7 @@ async def ended_within(service: Service, seconds: float) -> bool:
     return True
 
 
-async def stop(service: Service, seconds: float) -> None:
+async def stop(service: Service, seconds: float = STOP_SECONDS) -> None:
     """Sends the stop signal; after `seconds` kills the process and all its descendants."""
     if not is_alive(service):
         return
@@ -200,7 +201,7 @@ async def stop(service: Service, seconds: float) -> None:
     await ended_within(service, LAUNCH_SECONDS)
 
 
-async def stop_all(data_dir: Path, seconds: float) -> None:
+async def stop_all(data_dir: Path, seconds: float = STOP_SECONDS) -> None:
     """Stops all services of the data directory concurrently."""
     records = sorted((data_dir / "run").glob("*.json"))
     services = [find_running(data_dir, record.stem) for record in records]

@@ -25,7 +25,6 @@ from ltzd.secret_files import write_private
 
 NAME = "redis"
 START_SECONDS = 20.0
-STOP_SECONDS = 8.0
 
 
 async def start(data_dir: Path) -> str:
@@ -33,19 +32,13 @@ async def start(data_dir: Path) -> str:
     service = processes.find_running(data_dir, NAME)
     password = await asyncio.to_thread(_password, data_dir)
     if service is not None and password is None:
-        await processes.stop(service, STOP_SECONDS)
+        await processes.stop(service)
     if service is None or password is None:
         password = secrets.token_urlsafe(24)
         service = await _start_new(data_dir, password)
     url = f"redis://:{password}@{ports.LOOPBACK}:{service.port}/0"
     await _ready(data_dir, service, url)
     return url
-
-
-async def stop(data_dir: Path, seconds: float = STOP_SECONDS) -> None:
-    service = processes.find_running(data_dir, NAME)
-    if service is not None:
-        await processes.stop(service, seconds)
 
 
 async def _start_new(data_dir: Path, password: str) -> Service:

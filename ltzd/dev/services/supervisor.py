@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
@@ -24,8 +23,6 @@ from ltzd.store import database
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.values import bytes_of, hex_of
-
-log = structlog.get_logger()
 
 STOP_SECONDS = 6.0
 _ANSWER_SECONDS = 5.0

@@ -166,10 +166,6 @@ class AdmissionGate:
             return None
         return self._clock() - self._overload_began
 
-    def held_by(self, party: str) -> int:
-        """The slots of this party."""
-        return self._slots.held[party] + self._patient_slots.held[party]
-
     def waiting(self, urgency: Urgency) -> int:
         """The requests of this urgency that wait."""
         return len(self._queues[urgency])

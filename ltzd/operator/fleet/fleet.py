@@ -138,10 +138,6 @@ class LaneFleet:
             if slot.fault is not None
         ]
 
-    def faults(self, *, required: bool) -> list[str]:
-        """A sentence for each wallet without a lane: of the settings, or else of the registry."""
-        return [wallet.sentence for wallet in self.unserved if wallet.is_required is required]
-
     async def run(self) -> None:
         """Serve the wallets until cancelled."""
         try:

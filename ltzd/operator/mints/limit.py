@@ -15,9 +15,8 @@ from uuid import UUID
 import structlog
 
 from ltzd.chain.contracts import ltz
-from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
-from ltzd.chain.node.second_opinions import Question, compare_with_others
+from ltzd.chain.node.second_opinions import compare_views
 from ltzd.chain.node.view import ChainView
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import NodeUnavailable
@@ -27,7 +26,7 @@ from ltzd.store.database import Connection
 from ltzd.store.operator import lanes, rewards
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.rewards import QueuedReward
-from ltzd.values import LTZ, Address, Hash32
+from ltzd.values import LTZ, Address
 
 log = structlog.get_logger()
 
@@ -40,12 +39,9 @@ MINT_LIMIT = "mint_limit"
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """The mint limit after the block with this hash."""
-
     capacity: int
     window_seconds: int
     available: int
-    block_hash: Hash32
 
 
 class MintLimitTracker:
@@ -77,7 +73,10 @@ class MintLimitTracker:
             return
         limit, is_confirmed = await self._read(view), view.node.is_alone
         if self._leaves_waiting:
-            compared = await compare_with_others(view.node, limit, self._question(view.head.number))
+            # A node that is behind does not know of the newest mints.
+            compared = await compare_views(
+                view, limit, self._read, _leniency, MINT_LIMIT, view.head.number
+            )
             limit, is_confirmed = compared.answer, compared.is_confirmed
         if limit.capacity > self._capacity:
             self._put_back_at = -math.inf
@@ -90,17 +89,9 @@ class MintLimitTracker:
         """Raises NodeUnavailable."""
         try:
             answer = await view.view(self._target.ltz, ltz.mint_limit_call(self._minter))
-            return _Limit(*ltz.decode_mint_limit(answer), view.head.hash)
+            return _Limit(*ltz.decode_mint_limit(answer))
         except (RpcError, ValueError) as error:
             raise NodeUnavailable(f"mintLimit: {error}") from error
-
-    def _question(self, block_number: int) -> Question[_Limit]:
-        async def ask(other: Node) -> _Limit | None:
-            view = await ChainView.newest(other)
-            # A node that is behind does not know of the newest mints.
-            return await self._read(view) if view.head.number >= block_number else None
-
-        return Question(ask, _leniency, _contradict, MINT_LIMIT)
 
     def select(
         self, waiting: Sequence[QueuedReward], in_flight: int, at_most: int = ltz.MAX_BATCH
@@ -187,7 +178,3 @@ class MintLimitTracker:
 
 def _leniency(limit: _Limit) -> tuple[int, int]:
     return min(limit.available, limit.capacity), limit.capacity
-
-
-def _contradict(first: _Limit, second: _Limit) -> bool:
-    return first.block_hash == second.block_hash and first != second

@@ -2,14 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import structlog
 
 from ltzd.chain.contracts import ltz
-from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
-from ltzd.chain.node.second_opinions import Question, compare_with_others
+from ltzd.chain.node.second_opinions import Compared, compare_views
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.policy import Stopped
@@ -19,7 +17,7 @@ from ltzd.rules.operator.wallet_history import (
     first_free_word,
     first_unknown_reference,
 )
-from ltzd.values import Address, Hash32
+from ltzd.values import Address
 
 log = structlog.get_logger()
 
@@ -49,34 +47,20 @@ async def first_free_seq(view: ChainView, contract: Address, next_seq: int = 0) 
     raise NodeUnavailable("The node shows more used references of LTZ than there can be")
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """Words of LTZ's bitmap, by index, after the block with this hash."""
-
-    bits: Mapping[int, int]
-    block_hash: Hash32
-
-
 async def _prevailing_words(view: ChainView, contract: Address, first: int) -> Mapping[int, int]:
     """Words of the bitmap from `first` on; other nodes are asked if any reference is used."""
 
-    async def ask(other: Node) -> _Words:
-        theirs = await ChainView.newest(other)
-        return _Words(await _words(theirs, contract, first), theirs.head.hash)
+    async def read(view: ChainView) -> Mapping[int, int]:
+        return await _words(view, contract, first)
 
-    own = _Words(await _words(view, contract, first), view.head.hash)
-    if not any(own.bits.values()):
-        return own.bits
-    question = Question(ask, _fewest_used, _differ, REFERENCES)
-    return (await compare_with_others(view.node, own, question)).answer.bits
+    own = await read(view)
+    if not any(own.values()):
+        return own
+    return (await compare_views(view, own, read, _fewest_used, REFERENCES)).answer
 
 
-def _fewest_used(words: _Words) -> int:
-    return -sum(bits.bit_count() for bits in words.bits.values())
-
-
-def _differ(first: _Words, second: _Words) -> bool:
-    return first.block_hash == second.block_hash and first.bits != second.bits
+def _fewest_used(words: Mapping[int, int]) -> int:
+    return -sum(bits.bit_count() for bits in words.values())
 
 
 async def first_taken(view: ChainView, contract: Address, held: LaneReferences) -> int | None:
@@ -92,14 +76,6 @@ async def first_taken(view: ChainView, contract: Address, held: LaneReferences) 
     return first_unknown_reference(taken, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    """The lowest unknown reference that a node shows after the block with this hash, or None."""
-
-    reference: int | None
-    block_hash: Hash32
-
-
 async def check_references(
     view: ChainView, contract: Address, next_seq: int, held: LaneReferences
 ) -> None:
@@ -111,22 +87,16 @@ async def check_references(
     other node confirms the claim.
     """
 
-    async def claim_at(view: ChainView) -> _Claim:
-        reference = await _first_unknown(view, contract, next_seq, held)
-        return _Claim(reference, view.head.hash)
+    async def read(view: ChainView) -> int | None:
+        return await _first_unknown(view, contract, next_seq, held)
 
-    async def ask(other: Node) -> _Claim:
-        return await claim_at(await ChainView.newest(other))
-
-    own = await claim_at(view)
-    if own.reference is None:
+    own = await read(view)
+    if own is None:
         return
-    compared = await compare_with_others(
-        view.node, own, Question(ask, _leniency, _contradict, REFERENCES)
-    )
-    unknown = compared.answer.reference
+    compared: Compared[int | None] = await compare_views(view, own, read, _leniency, REFERENCES)
+    unknown = compared.answer
     if unknown is None:
-        log.error("lane.references_disputed", claimed=own.reference)
+        log.error("lane.references_disputed", claimed=own)
         return
     if not compared.is_confirmed:
         raise NodeUnavailable("No other node confirms the used references of LTZ")
@@ -137,17 +107,14 @@ async def check_references(
     )
 
 
-def _leniency(claim: _Claim) -> float:
-    return math.inf if claim.reference is None else claim.reference
-
-
-def _contradict(first: _Claim, second: _Claim) -> bool:
-    return first.block_hash == second.block_hash and first.reference != second.reference
+def _leniency(reference: int | None) -> float:
+    return math.inf if reference is None else reference
 
 
 async def _first_unknown(
     view: ChainView, contract: Address, next_seq: int, held: LaneReferences
 ) -> int | None:
+    """The lowest used reference that the database has not given out, or None."""
     words = await _words(view, contract, next_seq // REFERENCES_A_WORD)
     taken = await first_taken(view, contract, held)
     return first_unknown_reference(words, next_seq) if taken is None else taken

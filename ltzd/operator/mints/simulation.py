@@ -18,8 +18,8 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.contracts import reverts
-from ltzd.chain.node.node import Node, Revert
-from ltzd.chain.node.second_opinions import Question, compare_with_others
+from ltzd.chain.node.node import Revert
+from ltzd.chain.node.second_opinions import compare_views
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.lane_context import LaneContext
@@ -30,7 +30,6 @@ from ltzd.rules.operator.references import LaneReferences
 from ltzd.store.database import session, transaction
 from ltzd.store.operator import lanes, rewards
 from ltzd.store.operator.rewards import QueuedReward
-from ltzd.values import Hash32
 
 log = structlog.get_logger()
 
@@ -49,14 +48,6 @@ LTZ panics only for a node that mixes the states of two blocks: the time is befo
 
 SIMULATION = "simulation"
 """Nodes show different mints as refused by LTZ after the same block."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Refused:
-    """The rewards that a node shows as refused for good, after the block with this hash."""
-
-    rewards: frozenset[UUID]
-    block_hash: Hash32
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,16 +233,12 @@ class MintSimulator:
         view = self._read_view()
         ids = [request.batch[0].id for request in alone]
 
-        async def ask(other: Node) -> _Refused:
-            theirs = await ChainView.newest(other)
-            outcomes = zip(ids, await self._simulate(alone, theirs), strict=True)
-            refused = frozenset(id_ for id_, revert in outcomes if _is_permanent(revert))
-            return _Refused(refused, theirs.head.hash)
+        async def refused(view: ChainView) -> frozenset[UUID]:
+            outcomes = zip(ids, await self._simulate(alone, view), strict=True)
+            return frozenset(id_ for id_, revert in outcomes if _is_permanent(revert))
 
-        own = _Refused(frozenset(ids), view.head.hash)
-        question = Question(ask, _leniency, _contradict, SIMULATION)
-        compared = await compare_with_others(view.node, own, question)
-        return compared.answer.rewards if compared.is_confirmed else ()
+        compared = await compare_views(view, frozenset(ids), refused, _leniency, SIMULATION)
+        return compared.answer if compared.is_confirmed else ()
 
     async def fail(self, reasons: Mapping[UUID, str]) -> None:
         """Take rewards out of the queue until a person has looked into these reasons."""
@@ -283,12 +270,8 @@ def _was_signed_or_failed(reward: QueuedReward) -> bool:
     return reward.seq is not None or reward.has_failed
 
 
-def _leniency(refused: _Refused) -> int:
-    return -len(refused.rewards)
-
-
-def _contradict(first: _Refused, second: _Refused) -> bool:
-    return first.block_hash == second.block_hash and first.rewards != second.rewards
+def _leniency(refused: Collection[UUID]) -> int:
+    return -len(refused)
 
 
 def _halves(part: Batch) -> list[Batch]:

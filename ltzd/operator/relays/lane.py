@@ -11,8 +11,7 @@ from ltzd.operator.relays.roles import RelayRoles
 from ltzd.operator.relays.signer import RelaySigner
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionSigner
-from ltzd.store.database import Pool, session, transaction
-from ltzd.store.operator import lanes
+from ltzd.store.database import Pool, session
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.leases import Leases
 from ltzd.store.relayer import claims
@@ -65,13 +64,7 @@ class RelayLane(WalletLane):
         )
 
     async def _begin_term(self, first_nonce: int) -> tuple[Lane, int]:
-        wallet = self._signer.address
-        async with transaction(self._pool) as connection:
-            lane = await lanes.begin_term(
-                connection, self._chain_id, wallet, self.kind, first_nonce
-            )
-            next_nonce = await lanes.next_nonce(connection, self._chain_id, wallet)
-        assert next_nonce is not None
+        lane, next_nonce = await super()._begin_term(first_nonce)
         # Not in one transaction with the epoch, whose row a claim of the earlier term may wait for.
         # The term may have to wait for a node, and other lanes could send the relays meanwhile.
         async with session(self._pool) as connection:

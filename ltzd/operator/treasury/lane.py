@@ -15,9 +15,7 @@ from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionSigner
 from ltzd.operator.treasury.signer import TopUpSigner
 from ltzd.rules.operator.top_ups import TopUpPolicy
-from ltzd.store.database import Connection, Pool, transaction
-from ltzd.store.operator import lanes
-from ltzd.store.operator.lanes import Lane
+from ltzd.store.database import Connection, Pool
 from ltzd.store.operator.leases import Leases
 from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.store.wakeups import WALLETS, WakeupHub
@@ -48,16 +46,6 @@ class TreasuryLane(WalletLane):
 
     async def _compare_references(self) -> None:
         """Does nothing: top-ups use no references."""
-
-    async def _begin_term(self, first_nonce: int) -> tuple[Lane, int]:
-        wallet = self._signer.address
-        async with transaction(self._pool) as connection:
-            lane = await lanes.begin_term(
-                connection, self._chain_id, wallet, self.kind, first_nonce
-            )
-            next_nonce = await lanes.next_nonce(connection, self._chain_id, wallet)
-        assert next_nonce is not None
-        return lane, next_nonce
 
     async def _lane_work(
         self,

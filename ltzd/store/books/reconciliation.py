@@ -24,13 +24,6 @@ from ltzd.store.database import Connection
 from ltzd.values import Address
 
 
-async def reconcile(
-    connection: Connection, at_most: int, brand: Address | None = None
-) -> list[Disagreement]:
-    """Every kind of discrepancy that has a row, with up to `at_most` rows of each."""
-    return (await reconcile_all(Readers([connection]), at_most, brand))[0]
-
-
 async def reconcile_all(
     readers: Readers,
     at_most: int,

@@ -33,20 +33,43 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """`page` returns the rows after a key (its columns, then a limit); `write` takes a key's
-    columns, the expected key id, and the new key id and value.
-    """
+    """`key` are the columns of its primary key, and `before_all` is below each row's."""
 
     name: str
     key: tuple[str, ...]
     before_all: tuple[Any, ...]
-    page: str
-    write: str
     opened: Callable[[_Row, Sealer], str | bytes]
     sealed: Callable[[_Row, Any, Sealer], bytes]
 
     def key_of(self, row: _Row) -> tuple[Any, ...]:
         return tuple(row[name] for name in self.key)
+
+    @property
+    def page(self) -> str:
+        """The sealed rows after a key; its parameters are the key and a limit."""
+        columns, values, count = self._key_in_sql()
+        return f"""
+        SELECT *
+          FROM {self.name}
+         WHERE key_id IS NOT NULL AND ({columns}) > ({values})
+         ORDER BY {columns}
+         LIMIT ${count + 1}
+        """  # noqa: S608
+
+    @property
+    def write(self) -> str:
+        """Its parameters are a row's key, the expected key id, and the new key id and value."""
+        columns, values, count = self._key_in_sql()
+        return f"""
+        UPDATE {self.name}
+           SET key_id = ${count + 2}, sealed = ${count + 3}
+         WHERE ({columns}) = ({values}) AND key_id = ${count + 1}
+     RETURNING true
+        """  # noqa: S608
+
+    def _key_in_sql(self) -> tuple[str, str, int]:
+        count = len(self.key)
+        return ", ".join(self.key), ", ".join(f"${n}" for n in range(1, count + 1)), count
 
 
 async def rotate(connection: Connection, sealer: Sealer) -> dict[str, Count]:
@@ -129,19 +152,6 @@ _TABLES: Final = (
         "brand_secrets",
         ("brand_id", "name"),
         (b"", ""),
-        """
-        SELECT brand_id, name, key_id, sealed
-          FROM brand_secrets
-         WHERE key_id IS NOT NULL AND (brand_id, name) > ($1, $2)
-         ORDER BY brand_id, name
-         LIMIT $3
-        """,
-        """
-        UPDATE brand_secrets
-           SET key_id = $4, sealed = $5
-         WHERE brand_id = $1 AND name = $2 AND key_id = $3
-     RETURNING true
-        """,
         _open_brand_secret,
         _seal_brand_secret,
     ),
@@ -149,60 +159,9 @@ _TABLES: Final = (
         "retired_secrets",
         ("brand_id", "name", "expires_at"),
         (b"", "", datetime.fromtimestamp(0, UTC)),
-        """
-        SELECT brand_id, name, expires_at, key_id, sealed
-          FROM retired_secrets
-         WHERE key_id IS NOT NULL AND (brand_id, name, expires_at) > ($1, $2, $3)
-         ORDER BY brand_id, name, expires_at
-         LIMIT $4
-        """,
-        """
-        UPDATE retired_secrets
-           SET key_id = $5, sealed = $6
-         WHERE brand_id = $1 AND name = $2 AND expires_at = $3 AND key_id = $4
-     RETURNING true
-        """,
         _open_brand_secret,
         _seal_brand_secret,
     ),
-    _Table(
-        "custodial_users",
-        ("subject",),
-        ("",),
-        """
-        SELECT subject, wallet, key_id, sealed
-          FROM custodial_users
-         WHERE subject > $1
-         ORDER BY subject
-         LIMIT $2
-        """,
-        """
-        UPDATE custodial_users
-           SET key_id = $3, sealed = $4
-         WHERE subject = $1 AND key_id = $2
-     RETURNING true
-        """,
-        _open_wallet_key,
-        _seal_wallet_key,
-    ),
-    _Table(
-        "erasure_keys",
-        ("name",),
-        ("",),
-        """
-        SELECT name, key_id, sealed
-          FROM erasure_keys
-         WHERE name > $1
-         ORDER BY name
-         LIMIT $2
-        """,
-        """
-        UPDATE erasure_keys
-           SET key_id = $3, sealed = $4
-         WHERE name = $1 AND key_id = $2
-     RETURNING true
-        """,
-        _open_erasure_key,
-        _seal_erasure_key,
-    ),
+    _Table("custodial_users", ("subject",), ("",), _open_wallet_key, _seal_wallet_key),
+    _Table("erasure_keys", ("name",), ("",), _open_erasure_key, _seal_erasure_key),
 )

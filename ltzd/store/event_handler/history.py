@@ -10,22 +10,9 @@ from uuid import UUID
 import asyncpg
 
 from ltzd.store.database import Connection
+from ltzd.store.operator import transaction_views
+from ltzd.store.operator.transaction_views import AttemptView
 from ltzd.values import Address, Hash32, Reference, reward_reference
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptFacts:
-    """Fees in wei per gas."""
-
-    hash: Hash32
-    max_fee_per_gas: int
-    max_priority_fee_per_gas: int
-    created_at: datetime
-    published_at: datetime | None
-    is_cancellation: bool = False
-    """A self-transfer: nodes refuse the mint with this nonce."""
-    is_legacy: bool = False
-    """A transaction of type 0, whose two fees are its one gas price."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +28,7 @@ class TransactionFacts:
     created_at: datetime
     mined_at: datetime | None
     settled_at: datetime | None
-    attempts: tuple[AttemptFacts, ...]
+    attempts: tuple[AttemptView, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +86,7 @@ class EventHistory:
         if self.reward.failed_at is not None:
             return "failed"
         attempts = () if self.transaction is None else self.transaction.attempts
-        mints = [attempt for attempt in attempts if not attempt.is_cancellation]
+        mints = [attempt for attempt in attempts if not attempt.is_self_transfer]
         return "published" if any(mint.published_at for mint in mints) else "queued"
 
 
@@ -129,24 +116,11 @@ async def history_of(connection: Connection, event_id: UUID) -> EventHistory | N
         )
         if row is None:
             return None
-        return _history(row, await _attempts(connection, row["transaction_id"]))
+        attempts = await transaction_views.attempts_of(connection, row["transaction_id"])
+        return _history(row, attempts)
 
 
-async def _attempts(connection: Connection, transaction_id: int | None) -> tuple[AttemptFacts, ...]:
-    rows = await connection.fetch(
-        """
-        SELECT hash, max_fee_per_gas, max_priority_fee_per_gas, created_at, published_at,
-               is_cancellation, octet_length(raw) > 0 AND get_byte(raw, 0) >= 192
-          FROM attempts
-         WHERE transaction_id = $1
-         ORDER BY created_at, max_fee_per_gas
-        """,
-        transaction_id,
-    )
-    return tuple(AttemptFacts(Hash32(row[0]), *row[1:]) for row in rows)
-
-
-def _history(row: asyncpg.Record, attempts: tuple[AttemptFacts, ...]) -> EventHistory:
+def _history(row: asyncpg.Record, attempts: tuple[AttemptView, ...]) -> EventHistory:
     return EventHistory(
         id=row["id"],
         brand_id=Address(row["brand_id"]),
@@ -173,9 +147,7 @@ def _reward(row: asyncpg.Record) -> RewardOfEvent | None:
     )
 
 
-def _transaction(
-    row: asyncpg.Record, attempts: tuple[AttemptFacts, ...]
-) -> TransactionFacts | None:
+def _transaction(row: asyncpg.Record, attempts: tuple[AttemptView, ...]) -> TransactionFacts | None:
     if row["transaction_id"] is None:
         return None
     return TransactionFacts(

@@ -5,8 +5,7 @@ inserted or undone. `minted` is the newest token's serial number: PerkNFT counts
 1 without gaps and burns no token.
 """
 
-from collections.abc import Collection as Ids
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -15,23 +14,6 @@ from ltzd.store.database import Connection
 from ltzd.values import Address, Hash32
 
 _MOST_ID = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Collection:
-    """A `max_supply` or `max_per_user` of 0 is no limit."""
-
-    id: int
-    brand: Address
-    payout: Address
-    price: int
-    max_supply: int
-    max_per_user: int
-    is_active: bool
-    charges: int
-    requires_signature: bool
-    uri: str
-    minted: int
 
 
 class CollectionOwner(msgspec.Struct, frozen=True):
@@ -44,7 +26,7 @@ class CollectionOwner(msgspec.Struct, frozen=True):
     block_hash: Hash32 | None
 
 
-async def rebuild(connection: Connection, collection_ids: Ids[int]) -> None:
+async def rebuild(connection: Connection, collection_ids: Collection[int]) -> None:
     """Rebuild the rows of these collections, after their facts have changed and tokens were
     rebuilt.
     """
@@ -136,26 +118,8 @@ async def read_claims(
     return [None if row[0] is None else IndexedClaims(row[0], row[1]) for row in rows]
 
 
-async def find(connection: Connection, collection_id: int) -> Collection | None:
-    if not 0 <= collection_id <= _MOST_ID:
-        return None
-    row = await connection.fetchrow(
-        """
-        SELECT collection_id, brand, payout, price::text, max_supply, max_per_user, is_active,
-               charges, requires_signature, uri, minted
-          FROM collections
-         WHERE collection_id = $1
-        """,
-        collection_id,
-    )
-    if row is None:
-        return None
-    id_, brand, payout, price, *rest = row
-    return Collection(id_, Address(brand), Address(payout), int(price), *rest)
-
-
 async def read_owners(
-    connection: Connection, collection_ids: Ids[int]
+    connection: Connection, collection_ids: Collection[int]
 ) -> dict[int, CollectionOwner]:
     """The owners of those collections that exist, in one statement.
 

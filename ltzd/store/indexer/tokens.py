@@ -73,21 +73,6 @@ async def rebuild(connection: Connection, token_ids: Collection[int]) -> None:
     )
 
 
-async def find(connection: Connection, token_id: int) -> Token | None:
-    if not 0 <= token_id <= MOST_TOKEN_ID:
-        return None
-    row = await connection.fetchrow(
-        """
-        SELECT t.*, c.charges
-          FROM tokens t
-          JOIN collections c USING (collection_id)
-         WHERE t.token_id = $1
-        """,
-        Decimal(token_id),
-    )
-    return None if row is None else of_row(row)
-
-
 class TokenLookup(msgspec.Struct, frozen=True):
     """A collection's brand, its token, and how far the chain was followed, all of one moment.
 

@@ -75,42 +75,32 @@ async def collections(connection: Connection) -> int:
 
 async def minted_tokens(connection: Connection, place: bytes) -> Mapping[int, int]:
     """The number of tokens minted, by collection."""
-    rows = await connection.fetch(
-        """
-        WITH places AS (
-          SELECT min(collection_id) + (max(collection_id) - min(collection_id)) * $1::numeric
-                 AS place
-            FROM collections
-        )
-        SELECT collection_id, minted
-          FROM collections, places
-         WHERE collection_id >= place
-         ORDER BY collection_id
-         LIMIT $2
-        """,
-        _fraction(place),
-        _SAMPLE,
-    )
-    return {int(collection_id): int(minted) for collection_id, minted in rows}
+    return await _sample(connection, "collections", "collection_id", "minted", place)
 
 
 async def sold_pieces(connection: Connection, place: bytes) -> Mapping[int, int]:
     """The number of pieces sold, by item."""
+    return await _sample(connection, "items", "item_id", "sold", place)
+
+
+async def _sample(
+    connection: Connection, table: str, key: str, count: str, place: bytes
+) -> Mapping[int, int]:
     rows = await connection.fetch(
-        """
+        f"""
         WITH places AS (
-          SELECT min(item_id) + (max(item_id) - min(item_id)) * $1::numeric AS place FROM items
+          SELECT min({key}) + (max({key}) - min({key})) * $1::numeric AS place FROM {table}
         )
-        SELECT item_id, sold
-          FROM items, places
-         WHERE item_id >= place
-         ORDER BY item_id
+        SELECT {key}, {count}
+          FROM {table}, places
+         WHERE {key} >= place
+         ORDER BY {key}
          LIMIT $2
-        """,
+        """,  # noqa: S608
         _fraction(place),
         _SAMPLE,
     )
-    return {int(item_id): int(sold) for item_id, sold in rows}
+    return {int(id_): int(number) for id_, number in rows}
 
 
 async def deal_states(connection: Connection, place: bytes) -> Mapping[bytes, str]:

@@ -77,22 +77,7 @@ async def report_working(connection: Connection, lane: Lane, paused_for: str | N
 
     Raises LaneLost if another process serves the lane.
     """
-    done = await connection.fetchval(
-        """
-        UPDATE lanes
-           SET served_at = now(), paused_for = $4::text, paused_seen_at = now(),
-               paused_since = CASE WHEN $4::text IS NULL THEN NULL
-                                   WHEN paused_for = $4::text THEN paused_since ELSE now() END
-         WHERE chain_id = $1 AND wallet = $2 AND epoch = $3
-     RETURNING true
-        """,
-        lane.chain_id,
-        lane.wallet,
-        lane.epoch,
-        paused_for,
-    )
-    if not done:
-        raise LaneLost("Another process serves this lane")
+    await _report(connection, lane, paused_for, "now()")
 
 
 async def report_watching(connection: Connection, lane: Lane, reason: str) -> None:
@@ -100,21 +85,7 @@ async def report_watching(connection: Connection, lane: Lane, reason: str) -> No
 
     Raises LaneLost if another process serves the lane.
     """
-    done = await connection.fetchval(
-        """
-        UPDATE lanes
-           SET served_at = NULL, paused_for = $4::text, paused_seen_at = now(),
-               paused_since = CASE WHEN paused_for = $4::text THEN paused_since ELSE now() END
-         WHERE chain_id = $1 AND wallet = $2 AND epoch = $3
-     RETURNING true
-        """,
-        lane.chain_id,
-        lane.wallet,
-        lane.epoch,
-        reason,
-    )
-    if not done:
-        raise LaneLost("Another process serves this lane")
+    await _report(connection, lane, reason, "NULL")
 
 
 async def report_pause(connection: Connection, lane: Lane, paused_for: str) -> None:
@@ -122,14 +93,21 @@ async def report_pause(connection: Connection, lane: Lane, paused_for: str) -> N
 
     Raises LaneLost if another process holds the lane.
     """
+    await _report(connection, lane, paused_for, "served_at")
+
+
+async def _report(
+    connection: Connection, lane: Lane, paused_for: str | None, served_at: str
+) -> None:
     done = await connection.fetchval(
-        """
+        f"""
         UPDATE lanes
-           SET paused_for = $4::text, paused_seen_at = now(),
-               paused_since = CASE WHEN paused_for = $4::text THEN paused_since ELSE now() END
+           SET served_at = {served_at}, paused_for = $4::text, paused_seen_at = now(),
+               paused_since = CASE WHEN $4::text IS NULL THEN NULL
+                                   WHEN paused_for = $4::text THEN paused_since ELSE now() END
          WHERE chain_id = $1 AND wallet = $2 AND epoch = $3
      RETURNING true
-        """,
+        """,  # noqa: S608
         lane.chain_id,
         lane.wallet,
         lane.epoch,

@@ -85,13 +85,17 @@ class TransactionSummary:
 
 @dataclass(frozen=True, slots=True)
 class AttemptView:
+    """Fees in wei per gas."""
+
     hash: Hash32
     max_fee_per_gas: int
     max_priority_fee_per_gas: int
     created_at: datetime
     published_at: datetime | None
     is_self_transfer: bool
+    """Nodes refuse the call with this nonce."""
     is_legacy: bool
+    """A transaction of type 0, whose two fees are its one gas price."""
     is_mined: bool
 
 
@@ -225,13 +229,16 @@ async def find_transaction(
             return None
         return TransactionView(
             _summary(row),
-            await _attempts(connection, row["id"]),
+            await attempts_of(connection, row["id"]),
             tuple(await requests.of_transaction(connection, row["id"])),
             await _rewards(connection, row["id"]),
         )
 
 
-async def _attempts(connection: Connection, transaction_id: int) -> tuple[AttemptView, ...]:
+async def attempts_of(
+    connection: Connection, transaction_id: int | None
+) -> tuple[AttemptView, ...]:
+    """The attempts of a transaction, oldest first; none for None."""
     rows = await connection.fetch(
         """
         SELECT a.hash, a.max_fee_per_gas, a.max_priority_fee_per_gas, a.created_at, a.published_at,

@@ -193,30 +193,20 @@ async def _locked_payment(connection: Connection, redemption: UUID) -> asyncpg.R
 
     Waits for an indexer that is deleting the fact; the fact is gone then.
     """
-    for statement in (_PAYING_CLAIM, _PAYING_PURCHASE):
-        payment = await connection.fetchrow(statement, redemption)
+    for table in ("perk_claims", "purchases"):
+        payment = await connection.fetchrow(
+            f"""
+            SELECT block_hash, log_index, block_number, transaction_hash
+              FROM {table}
+             WHERE (block_number, log_index) IN (SELECT block_number, log_index
+                                                   FROM site_redemption_payments
+                                                  WHERE redemption_id = $1)
+             ORDER BY block_number, log_index
+             LIMIT 1
+               FOR SHARE
+            """,  # noqa: S608
+            redemption,
+        )
         if payment is not None:
             return payment
     return None
-
-
-_PAYING_CLAIM = """
-SELECT block_hash, log_index, block_number, transaction_hash
-  FROM perk_claims
- WHERE (block_number, log_index) IN (SELECT block_number, log_index
-                                       FROM site_redemption_payments
-                                      WHERE redemption_id = $1)
- ORDER BY block_number, log_index
- LIMIT 1
-   FOR SHARE
-"""
-_PAYING_PURCHASE = """
-SELECT block_hash, log_index, block_number, transaction_hash
-  FROM purchases
- WHERE (block_number, log_index) IN (SELECT block_number, log_index
-                                       FROM site_redemption_payments
-                                      WHERE redemption_id = $1)
- ORDER BY block_number, log_index
- LIMIT 1
-   FOR SHARE
-"""

@@ -1,6 +1,6 @@
 """The bodies of webhooks, rendered from the facts as they are now."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -24,10 +24,10 @@ Body = dict[str, Any]
 async def render(connection: Connection, webhooks: Sequence[DueWebhook]) -> dict[UUID, bytes]:
     """Bodies by the webhook's id; a webhook whose fact does not hold at this moment is missing."""
     facts: dict[UUID, asyncpg.Record] = {}
-    for read, kinds in _READERS.items():
-        facts |= await read(
-            connection, [webhook.subject for webhook in webhooks if webhook.kind in kinds]
-        )
+    for kinds, query in _FACTS.items():
+        ids = [webhook.subject for webhook in webhooks if webhook.kind in kinds]
+        if ids:
+            facts |= {row["id"]: row for row in await connection.fetch(query, ids)}
     bodies = {
         webhook.id: _body(webhook, facts[webhook.subject])
         for webhook in webhooks
@@ -102,86 +102,54 @@ def _milliseconds(at: datetime) -> int:
     return (at - _EPOCH) // timedelta(milliseconds=1)
 
 
-async def _rewards(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
-    """The user of a reward is the event's, or else that of the member who earned the reward at the
-    brand's site: the brand is told no other address of a person. A reward of an earlier version
-    names no member: its user is the wallet's, or else that of a member with the wallet.
-    """
-    if not ids:
-        return {}
-    rows = await connection.fetch(
-        """
-        SELECT r.id, r.wallet, r.ltz, r.mint_transaction_hash, r.failure,
-               coalesce(e.user_id, earner.user_id, u.id, m.user_id) AS user_id,
-               coalesce(e.email, earner.email_key, u.email_key, m.email_key) AS email
-          FROM unnest($1::uuid[]) AS asked (id)
-          JOIN rewards r ON r.id = asked.id
-          LEFT JOIN events e ON e.id = r.id
-          LEFT JOIN LATERAL (
-               SELECT member.user_id, member.email_key
-                 FROM (SELECT host, site_user_id FROM check_ins WHERE reward_id = r.id
-                        UNION ALL
-                       SELECT host, site_user_id FROM milestone_claims WHERE reward_id = r.id)
-                      AS claim
-                 JOIN site_members member
-                   ON member.brand_id = r.brand_id AND member.host = claim.host
-                  AND member.site_user_id = claim.site_user_id
-                WHERE e.id IS NULL) AS earner ON true
-          LEFT JOIN LATERAL (
-               SELECT id, email_key
-                 FROM wallet_users
-                WHERE wallet = r.wallet AND e.id IS NULL AND earner.user_id IS NULL
-                ORDER BY created_at
-                LIMIT 1) AS u ON true
-          LEFT JOIN LATERAL (
-               SELECT user_id, email_key
-                 FROM site_members
-                WHERE brand_id = r.brand_id AND wallet = r.wallet
-                  AND e.id IS NULL AND earner.user_id IS NULL AND u.id IS NULL
-                -- The member with the wallet's e-mail address, then a linked member.
-                ORDER BY linked_at NULLS FIRST, host, site_user_id
-                LIMIT 1) AS m ON true
-         WHERE coalesce(e.user_id, earner.user_id, u.id, m.user_id) IS NOT NULL
-        """,
-        ids,
-    )
-    return {row["id"]: row for row in rows}
-
-
-async def _reversals(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
-    if not ids:
-        return {}
-    rows = await connection.fetch(
-        """
-        SELECT v.id, v.kind, v.session_id, v.payment_intent_id, v.reason,
-               v.usd_cents AS reversed_usd_cents, p.wallet, p.usd_cents, p.ltz
-          FROM unnest($1::uuid[]) AS asked (id)
-          JOIN payment_reversals v ON v.id = asked.id
-          JOIN payments p ON p.session_id = v.session_id
-        """,
-        ids,
-    )
-    return {row["id"]: row for row in rows}
-
-
-async def _redemptions(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
-    if not ids:
-        return {}
-    rows = await connection.fetch(
-        """
-        SELECT id, wallet, perk_id, name, price, confirmation_code
-          FROM site_redemptions
-         WHERE id = ANY($1::uuid[]) AND state = 'reversed'
-        """,
-        ids,
-    )
-    return {row["id"]: row for row in rows}
-
-
-_Reader = Callable[[Connection, Sequence[UUID]], Awaitable[dict[UUID, asyncpg.Record]]]
-_READERS: dict[_Reader, frozenset[WebhookKind]] = {
-    _rewards: frozenset(("ltz_distributed", "ltz_reverted")),
-    _reversals: frozenset(("payment_reversed",)),
-    _redemptions: frozenset(("redemption_reversed",)),
+_FACTS: dict[frozenset[WebhookKind], str] = {
+    # The user of a reward is the event's, or else that of the member who earned the reward at the
+    # brand's site: the brand is told no other address of a person. A reward of an earlier version
+    # names no member: its user is the wallet's, or else that of a member with the wallet.
+    frozenset(("ltz_distributed", "ltz_reverted")): """
+    SELECT r.id, r.wallet, r.ltz, r.mint_transaction_hash, r.failure,
+           coalesce(e.user_id, earner.user_id, u.id, m.user_id) AS user_id,
+           coalesce(e.email, earner.email_key, u.email_key, m.email_key) AS email
+      FROM unnest($1::uuid[]) AS asked (id)
+      JOIN rewards r ON r.id = asked.id
+      LEFT JOIN events e ON e.id = r.id
+      LEFT JOIN LATERAL (
+           SELECT member.user_id, member.email_key
+             FROM (SELECT host, site_user_id FROM check_ins WHERE reward_id = r.id
+                    UNION ALL
+                   SELECT host, site_user_id FROM milestone_claims WHERE reward_id = r.id)
+                  AS claim
+             JOIN site_members member
+               ON member.brand_id = r.brand_id AND member.host = claim.host
+              AND member.site_user_id = claim.site_user_id
+            WHERE e.id IS NULL) AS earner ON true
+      LEFT JOIN LATERAL (
+           SELECT id, email_key
+             FROM wallet_users
+            WHERE wallet = r.wallet AND e.id IS NULL AND earner.user_id IS NULL
+            ORDER BY created_at
+            LIMIT 1) AS u ON true
+      LEFT JOIN LATERAL (
+           SELECT user_id, email_key
+             FROM site_members
+            WHERE brand_id = r.brand_id AND wallet = r.wallet
+              AND e.id IS NULL AND earner.user_id IS NULL AND u.id IS NULL
+            -- The member with the wallet's e-mail address, then a linked member.
+            ORDER BY linked_at NULLS FIRST, host, site_user_id
+            LIMIT 1) AS m ON true
+     WHERE coalesce(e.user_id, earner.user_id, u.id, m.user_id) IS NOT NULL
+    """,
+    frozenset(("payment_reversed",)): """
+    SELECT v.id, v.kind, v.session_id, v.payment_intent_id, v.reason,
+           v.usd_cents AS reversed_usd_cents, p.wallet, p.usd_cents, p.ltz
+      FROM unnest($1::uuid[]) AS asked (id)
+      JOIN payment_reversals v ON v.id = asked.id
+      JOIN payments p ON p.session_id = v.session_id
+    """,
+    frozenset(("redemption_reversed",)): """
+    SELECT id, wallet, perk_id, name, price, confirmation_code
+      FROM site_redemptions
+     WHERE id = ANY($1::uuid[]) AND state = 'reversed'
+    """,
 }
-"""The reader of each kind's facts."""
+"""The query of each kind's facts, by their ids."""

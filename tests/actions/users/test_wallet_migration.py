@@ -19,13 +19,13 @@ from ltzd.errors import NoConnection, ValidationFailed
 from ltzd.providers.identity.client import IdentityClient, IdentityUser, UserProfile
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.oauth.accounts import OAuthAccount
-from ltzd.store.books import reconciliation as disagreements
 from ltzd.store.database import open_pool, session
 from ltzd.store.site_plugin import members as site_members
 from ltzd.store.site_plugin.members import Member
 from ltzd.store.users import users
 from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.values import Address, address_of, hex_of
+from tests.support.rows.books import reconcile
 from tests.support.rows.core import BRAND, a_wallet, value
 from tests.support.services.identity import Provider, a_provider
 from tests.support.sites.members import linked
@@ -66,7 +66,7 @@ async def vendor(database_url: str, provider: Provider) -> AsyncIterator[VendorW
 
 async def no_disagreement(world: World) -> None:
     async with session(world.pool) as connection:
-        assert await disagreements.reconcile(connection, 10) == []
+        assert await reconcile(connection, 10) == []
 
 
 async def in_order(

@@ -22,7 +22,7 @@ from ltzd.chain.contracts import (
     relayed,
 )
 from ltzd.chain.contracts.business_escrow import Deal, DealStatus
-from ltzd.chain.typed_data import Permit, TransferWithAuthorization
+from ltzd.chain.typed_data import Permit
 from ltzd.rules.indexer import contract_facts
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.values import Address, bytes_of, checksummed, hash_of, hex_of
@@ -82,22 +82,16 @@ def test_redeem_charge(
 
 
 @settings(max_examples=30)
-@given(addresses, addresses, uints(), uints(), uints(), words, signatures)
+@given(addresses, addresses, uints(), uints(), signatures)
 def test_calls_of_ltz(
-    owner: Address, to: Address, value: int, after: int, before: int, nonce: bytes, signature: bytes
+    owner: Address, to: Address, value: int, before: int, signature: bytes
 ) -> None:
     permit = Permit(owner, to, value, 5, before)
-    transfer = TransferWithAuthorization(owner, to, value, after, before, nonce)
     named: list[tuple[bytes, str, tuple[Any, ...]]] = [
         (
             ltz.permit_call(permit, signature),
             "permit",
             (owner, to, value, before, *vrs(signature)),
-        ),
-        (
-            ltz.transfer_with_authorization_call(transfer, signature),
-            "transferWithAuthorization",
-            (owner, to, value, after, before, nonce, *vrs(signature)),
         ),
         (ltz.balance_of_call(owner), "balanceOf", (owner,)),
         (ltz.allowance_call(owner, to), "allowance", (owner, to)),

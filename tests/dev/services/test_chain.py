@@ -63,7 +63,7 @@ async def test_a_running_chain_is_adopted_with_its_blocks(folder: Path, kind: ch
     assert again == started
     assert await call(again.rpc_url, "eth_getBalance", SOMEBODY, "latest") == "0x1"
 
-    await chain.stop(folder)
+    await processes.stop_all(folder)
     assert not psutil.pid_exists(started.service.pid)
 
 
@@ -75,7 +75,7 @@ async def test_anvil_stopped_and_started_is_the_same_chain(folder: Path) -> None
 
     # anvil adds a block 0 of its own at each start, so once would not show a changing genesis.
     for _ in range(3):
-        await chain.stop(folder)
+        await processes.stop_all(folder)
         again = await chain.start(folder, "anvil", 0.0, None)
         assert await chain.genesis_hash(again.rpc_url) == genesis
         assert (await head_of(again.rpc_url))["hash"] == head["hash"]
@@ -87,7 +87,7 @@ async def test_anvil_tells_the_time_after_a_restart_and_never_goes_back(folder: 
     await call(first.rpc_url, "evm_increaseTime", 3600)
     await pay_somebody(first.rpc_url)
     before = await head_of(first.rpc_url)
-    await chain.stop(folder)
+    await processes.stop_all(folder)
 
     again = await chain.start(folder, "anvil", 0.0, None)
     await pay_somebody(again.rpc_url)
@@ -119,7 +119,7 @@ async def test_anvil_with_a_cut_off_state_begins_a_chain_that_is_told_from_the_o
 ) -> None:
     first = await chain.start(folder, "anvil", 0.0, None)
     genesis = await chain.genesis_hash(first.rpc_url)
-    await chain.stop(folder)
+    await processes.stop_all(folder)
     state = folder / "anvil" / "state.json"
     state.write_bytes(state.read_bytes()[:-100])
 

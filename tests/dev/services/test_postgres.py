@@ -163,7 +163,7 @@ async def test_committed_rows_survive_the_kill_of_the_server_itself(used: Path) 
 async def test_a_frozen_process_of_a_killed_server_keeps_nothing_down(
     used: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "STOP_SECONDS", 0.2)
+    monkeypatch.setattr(processes, "STOP_SECONDS", 0.2)
     database = await postgres.start(used)
     connection = await asyncpg.connect(database.url)
     backend = await connection.fetchval("SELECT pg_backend_pid()")

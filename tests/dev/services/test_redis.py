@@ -32,7 +32,7 @@ async def test_it_is_adopted_while_it_runs_and_keeps_its_data_when_not(folder: P
     assert await redis.start(folder) == url
     assert processes.find_running(folder, "redis") == service
 
-    await redis.stop(folder)
+    await processes.stop_all(folder)
     assert not psutil.pid_exists(service.pid)
     async with Redis.from_url(await redis.start(folder)) as client:
         assert await client.get("kept") == b"yes"
@@ -63,4 +63,4 @@ async def test_it_starts_in_a_folder_of_any_name(folder: Path) -> None:
     named.mkdir()
     async with Redis.from_url(await redis.start(named)) as client:
         assert await client.echo("ltzd") == b"ltzd"
-    await redis.stop(named)
+    await processes.stop_all(named)

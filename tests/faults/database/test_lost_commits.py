@@ -11,7 +11,6 @@ import pytest
 
 from ltzd.dev.services import postgres
 from ltzd.operator.policy import COMPARING
-from ltzd.store.books import reconciliation
 from ltzd.store.database import migrate, open_pool, session
 from ltzd.store.operator import restore
 from ltzd.values import hex_of
@@ -19,6 +18,7 @@ from tests.support.chain.fake_node import LTZ_AT, OTHERS_AT, FakeNode
 from tests.support.chain.mint_world import World, true
 from tests.support.commands import a_data_directory_of, ltzd
 from tests.support.folders import a_data_directory
+from tests.support.rows.books import reconcile
 from tests.support.rows.core import running, value
 from tests.support.secret_files import write_secret
 from tests.support.services.replicas import a_copy
@@ -56,7 +56,7 @@ async def history(world: World) -> str:
 async def open_differences(world: World) -> dict[str, int]:
     """The books' disagreements, without that of a test's rewards, which have no events."""
     async with session(world.observer) as connection:
-        differences = await reconciliation.reconcile(connection, 20)
+        differences = await reconcile(connection, 20)
     counts = {each.kind: each.count for each in differences}
     assert counts.pop("reward_without_event") > 0
     return counts

@@ -141,7 +141,7 @@ async def test_a_lane_of_a_fleet_begins_when_its_signer_is_back(world: RelayWorl
         server.is_away = True
         await fleets.add(RELAYER.address, {"web3signer": {"url": server.base}})
         await world.ask(2)
-        await until(lambda: true(fleet.faults(required=False) != []))
+        await until(lambda: true([wallet.is_required for wallet in fleet.unserved] == [False]))
         assert fleet.lanes == []
 
         server.is_away = False

@@ -20,7 +20,7 @@ from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.operator import rewards
 from ltzd.values import LTZ, ZERO_ADDRESS, hex_of, reward_reference
-from tests.support.rows.books import ONE, TWO, BookRows
+from tests.support.rows.books import ONE, TWO, BookRows, reconcile
 from tests.support.rows.core import a_hash, a_wallet
 from tests.support.services.postgres import Databases
 
@@ -44,7 +44,7 @@ async def rows(db: Connection) -> BookRows:
 
 async def discrepancies(db: Connection, at_most: int = 20) -> dict[str, Disagreement]:
     async with books.snapshot(db):
-        return {each.kind: each for each in await disagreements.reconcile(db, at_most)}
+        return {each.kind: each for each in await reconcile(db, at_most)}
 
 
 async def totals(db: Connection) -> Figures:
@@ -523,7 +523,7 @@ async def test_each_kind_of_discrepancy_is_found(
 
     async with undone(db):
         await db.execute(statement.format(**names))
-        reported = {each.kind: each for each in await disagreements.reconcile(db, 20)}
+        reported = {each.kind: each for each in await reconcile(db, 20)}
 
     assert reported.keys() == expected.keys()
     for kind, id_ in expected.items():
@@ -626,7 +626,7 @@ async def test_a_brands_books_hold_only_its_own_discrepancies(
 
     for brand, id_ in ((ONE, ones), (TWO, twos)):
         async with books.snapshot(db):
-            reported = await disagreements.reconcile(db, 20, brand.address)
+            reported = await reconcile(db, 20, brand.address)
         assert {each.kind: each.count for each in reported} == {
             "reward_without_event": 1,
             "minted_without_mint": 1,
@@ -660,7 +660,7 @@ async def test_an_announced_reward_that_a_reorg_undid_is_in_flight_and_no_discre
     assert (await totals(db)).delivered == 0
     async with undone(db):  # Delivered webhooks are deleted after 30 days.
         await db.execute("DELETE FROM webhooks WHERE kind = 'ltz_reverted'")
-        assert await disagreements.reconcile(db, 20) == []
+        assert await reconcile(db, 20) == []
 
     await rewards.retry(db, id_)
     await rows.minted(id_)
@@ -722,7 +722,7 @@ async def test_a_snapshot_does_not_see_later_commits(
         beside = BookRows(other)
         await beside.event()
         assert await books.read_figures(db) == before
-        assert await disagreements.reconcile(db, 20) == []
+        assert await reconcile(db, 20) == []
     assert (await totals(db)).answered == 1
     await other.close()
 

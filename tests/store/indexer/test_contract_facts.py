@@ -36,6 +36,7 @@ from ltzd.store.indexer.impossible import refused_as_impossible
 from ltzd.values import ZERO_ADDRESS, Address
 from tests.support.rows import reorgs
 from tests.support.rows.core import a_hash, a_wallet, value
+from tests.support.rows.tokens import indexed_token
 
 AnyFact = PerkFact | SaleFact | EscrowFact
 Row = tuple[Any, ...]
@@ -252,7 +253,7 @@ async def stored(pool: Pool) -> tuple[set[Row], ...]:
     """Returns the rows of tokens (with used charges), collections, items and deals."""
     async with session(pool) as connection:
         held = [
-            await tokens.find(connection, int(row[0]))
+            await indexed_token(connection, int(row[0]))
             for row in await connection.fetch("SELECT token_id FROM tokens")
         ]
         others = [
@@ -415,7 +416,7 @@ async def test_tokens_and_their_collections_brands_are_looked_up_in_one_query(se
         await chains.start_following(connection, chain, BlockRow(1, a_hash("1"), a_hash(""), BORN))
         looked = await tokens.look_up(connection, chain.chain_id, wanted)
         assert await tokens.look_up(connection, chain.chain_id, []) == []
-        token = await tokens.find(connection, first)
+        token = await indexed_token(connection, first)
         assert token is not None
         assert token.remaining == 1
         page = await tokens.read_page(connection, 7, 0, 1)
@@ -434,12 +435,10 @@ async def test_tokens_and_their_collections_brands_are_looked_up_in_one_query(se
 @pytest.mark.parametrize("huge", [2**63, 2**95, 2**256 - 1])
 async def test_ids_out_of_range_are_not_found(seven: Pool, huge: int) -> None:
     async with session(seven) as connection:
-        assert await tokens.find(connection, huge) is None
         assert not (await tokens.read_page(connection, huge, 0, 5)).tokens
         assert not (await tokens.read_page(connection, 7, huge, 5)).tokens
         assert await collections.read_owners(connection, [huge]) == {}
         assert await tokens.count_held(connection, a_wallet(1), huge, 5) == 0
-        assert await collections.find(connection, huge) is None
         assert await collections.brand_of(connection, huge) is None
 
 
@@ -452,6 +451,6 @@ async def test_the_largest_collection_that_a_bigint_holds_has_tokens(pool: Pool)
 
         (token,) = (await tokens.read_page(connection, largest, 0, 5)).tokens
         assert token.id == 2**95 - 1
-        assert await tokens.find(connection, token.id) == token
+        assert await indexed_token(connection, token.id) == token
         assert (await collections.read_owners(connection, [largest]))[largest].minted == 2**32 - 1
         assert await collections.brand_of(connection, largest) == a_wallet(0xB)

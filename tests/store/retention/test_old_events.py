@@ -17,7 +17,7 @@ from ltzd.rules.event_handler.event_ids import event_id
 from ltzd.rules.event_handler.event_partitions import USUAL_WIDTH
 from ltzd.store import database
 from ltzd.store.books import figures as books
-from ltzd.store.books import reconciliation, statements
+from ltzd.store.books import statements
 from ltzd.store.books.figures import ALL_TIME, Period
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
@@ -25,7 +25,7 @@ from ltzd.store.event_handler import events, partitions
 from ltzd.store.event_handler.partitions import Partition
 from ltzd.store.migrations.event_partitions import DEFAULT, FIRST
 from ltzd.store.retention import old_events
-from tests.support.rows.books import ONE, TWO, BookRows
+from tests.support.rows.books import ONE, TWO, BookRows, reconcile
 
 AFTER = timedelta(days=30)
 DAY = 86_400
@@ -85,7 +85,7 @@ class Site:
 
     async def discrepancies(self) -> dict[str, int]:
         async with books.snapshot(self.db):
-            kinds = await reconciliation.reconcile(self.db, 20)
+            kinds = await reconcile(self.db, 20)
         return {each.kind: each.count for each in kinds}
 
     async def statement(self) -> list[tuple[object, ...]]:

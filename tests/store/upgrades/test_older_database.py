@@ -15,8 +15,8 @@ from ltzd.errors import MaxClaimsReached
 from ltzd.rules.brands.configuration import EventRule
 from ltzd.store import database
 from ltzd.store.background_migrations import BackgroundMigrations
-from ltzd.store.books import reconciliation
 from ltzd.store.database import Connection, Pool, open_pool, session
+from tests.support.rows.books import reconcile
 from tests.support.rows.core import value
 from tests.support.services.dumps import restored
 from tests.support.surfaces.event_action import a_brand, a_handler, a_request, sandbox
@@ -53,7 +53,7 @@ async def test_the_schema_is_that_of_a_new_database_and_the_books_agree(
 
 async def every_row_is_there(upgraded: Pool) -> None:
     async with session(upgraded) as connection:
-        assert await reconciliation.reconcile(connection, 20) == []
+        assert await reconcile(connection, 20) == []
     counts = {
         table: await value(upgraded, f"SELECT count(*) FROM {table}")
         for table in ("events", "rewards", "users", "mints", "webhooks", "event_claims", "brands")

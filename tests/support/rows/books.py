@@ -8,9 +8,12 @@ from dataclasses import replace
 from datetime import datetime
 from uuid import UUID, uuid4
 
+from ltzd.rules.books import Disagreement
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import RewardMinted, Transfer
+from ltzd.store.books.readers import Readers
+from ltzd.store.books.reconciliation import reconcile_all
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
@@ -274,3 +277,10 @@ class BookRows:
             """,
             reward,
         )
+
+
+async def reconcile(
+    connection: Connection, at_most: int, brand: Address | None = None
+) -> list[Disagreement]:
+    """Every kind of discrepancy that nobody has acknowledged, with up to `at_most` rows of each."""
+    return (await reconcile_all(Readers([connection]), at_most, brand))[0]

@@ -43,7 +43,7 @@ class RedisServer:
             os.kill(pid, signal.SIGCONT)
 
     async def stop(self) -> None:
-        await redis.stop(self.folder)
+        await processes.stop_all(self.folder)
 
     async def kill(self) -> None:
         service = self.service
