@@ -297,7 +297,12 @@ def _reported_kinds(module: ast.Module) -> Iterator[str]:
                 args=[ast.Name(id=name)],
             ) if name.isupper():
                 yield name
-            case ast.Call(func=ast.Name(id="Question"), args=[_, _, _, ast.Name(id=name)]):
+            case (
+                ast.Call(func=ast.Name(id="Question"), args=[_, _, _, ast.Name(id=name)])
+                | ast.Call(
+                    func=ast.Name(id="compare_views"), args=[_, _, _, _, ast.Name(id=name), *_]
+                )
+            ) if name.isupper():
                 yield name
             case ast.Call(func=ast.Name(id="Question"), keywords=keywords):
                 yield from (
