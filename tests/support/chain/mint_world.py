@@ -204,7 +204,7 @@ async def stop_of(lane: WalletLane) -> str:
 
 @pytest_asyncio.fixture
 async def observer(database_url: str) -> AsyncIterator[Pool]:
-    pool = await open_pool(database_url, name="test", size=4, open_at_start=1)
+    pool = await open_pool(database_url, name="test", size=4)
     yield pool
     pool.terminate()
 

@@ -31,8 +31,7 @@ FEES = Fees(3 * GWEI, GWEI)
 
 @pytest_asyncio.fixture
 async def pool(database_url: str) -> AsyncIterator[Pool]:
-    """Opens its other connections when they are needed, which is in a third of the tests."""
-    pool = await open_pool(database_url, open_at_start=1)
+    pool = await open_pool(database_url)
     yield pool
     pool.terminate()
 
