@@ -184,16 +184,17 @@ async def test_a_lane_that_is_closed_while_it_claims_rewards_signs_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take = RewardClaims.take
+
+    async def closing(claims: RewardClaims, at_least: int, most: int) -> Any:
+        claimed = await take(claims, at_least, most)
+        if claimed:
+            world.node.use_nonce(MINTER)
+            await until(lambda: true(lane.stopped is not None))
+        return claimed
+
+    # Before the lane looks for rewards: a look that is under way would claim the reward.
+    monkeypatch.setattr(RewardClaims, "take", closing)
     async with world.serving() as lane:
-
-        async def closing(claims: RewardClaims, at_least: int, most: int) -> Any:
-            claimed = await take(claims, at_least, most)
-            if claimed:
-                world.node.use_nonce(MINTER)
-                await until(lambda: true(lane.stopped is not None))
-            return claimed
-
-        monkeypatch.setattr(RewardClaims, "take", closing)
         await world.queue()
         await until(lambda: true(lane.stopped is not None))
         await world.some_polls()
