@@ -5,10 +5,11 @@ longer pause (Retry-After), but not for a shorter one.
 """
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
+
+from ltzd.rules.http_dates import parse_http_date
 
 PAUSES: Final = (
     timedelta(seconds=5),
@@ -64,12 +65,8 @@ def retry_after(text: str | None, now: datetime) -> timedelta | None:
         # int() is slow for very long numbers.
         seconds = int(text) if len(text) < 9 else LONGEST_RETRY_AFTER.total_seconds()
         return min(timedelta(seconds=seconds), LONGEST_RETRY_AFTER)
-    try:
-        at = parsedate_to_datetime(text)
-    except (ValueError, IndexError, OverflowError):
-        return None
-    wanted = (at if at.tzinfo is not None else at.replace(tzinfo=UTC)) - now
-    return min(max(wanted, timedelta(0)), LONGEST_RETRY_AFTER)
+    until = parse_http_date(text)
+    return None if until is None else min(max(until - now, timedelta(0)), LONGEST_RETRY_AFTER)
 
 
 def next_attempt(

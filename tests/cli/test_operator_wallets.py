@@ -293,13 +293,13 @@ GRANT = ("grant", NAME, "--kind", "mint")
     [
         (("revoke", NAME), "--key, --unsigned: give exactly one of them"),
         (("revoke", "0x12", "--unsigned"), "'0x12' is not a wallet's address"),
-        (("grant", NAME, "--kind", "mint", "--unsigned"), "--mint-limit: give it for a mint"),
+        ((*GRANT, "--unsigned"), "--mint-limit: give it for a mint"),
         (
             ("grant", NAME, "--kind", "relay", "--mint-limit", "5", "--unsigned"),
             "--mint-limit: give it for a mint",
         ),
         (
-            ("grant", NAME, "--kind", "mint", "--mint-limit", "-5", "--unsigned"),
+            (*GRANT, "--mint-limit", "-5", "--unsigned"),
             "--mint-limit -5",
         ),
         (

@@ -9,9 +9,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from enum import Enum
 from typing import Any, Final
+
+from ltzd.rules.http_dates import parse_http_date
 
 _TEXT_LENGTH: Final = 1_000
 """Characters of a text that are read: its length is the node's choice."""
@@ -248,12 +249,9 @@ def retry_after_seconds(header: str | None, now: datetime | None = None) -> floa
     header = header.strip()
     if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", header):
         return float(header)
-    try:
-        until = parsedate_to_datetime(header)
-    except (TypeError, ValueError, IndexError, OverflowError):
+    until = parse_http_date(header)
+    if until is None:
         return None
-    if until.tzinfo is None:
-        until = until.replace(tzinfo=UTC)
     return max(0.0, (until - (now or datetime.now(UTC))).total_seconds())
 
 

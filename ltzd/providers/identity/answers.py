@@ -9,12 +9,11 @@ import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import TypeGuard
 
 from ltzd.providers.outbound.http_client import HttpResponse, MalformedAnswerError, object_in
 from ltzd.providers.outbound.json_bodies import finite_number
+from ltzd.rules.http_dates import parse_http_date
 from ltzd.values import ZERO_ADDRESS, Address, address_of, checksummed
 
 _DID = re.compile(r"did:privy:[a-z0-9]+")
@@ -121,8 +120,8 @@ def requested_wait(response: HttpResponse, now: float) -> float | None:
         return max(0.0, millis / 1000)
     if (text := headers.get("retry-after")) is not None:
         seconds = finite_number(text)
-        at = _http_date(text) if seconds is None else None
-        wait = seconds if at is None else at - now
+        at = parse_http_date(text) if seconds is None else None
+        wait = seconds if at is None else at.timestamp() - now
         return None if wait is None else max(0.0, wait)
     if (reset := finite_number(headers.get("x-ratelimit-reset"))) is not None:
         return max(0.0, reset - now)
@@ -180,12 +179,3 @@ def _wallet_address(text: object) -> Address:
 def _nested_message(value: object) -> str:
     message = value.get("message") if isinstance(value, dict) else None
     return message if isinstance(message, str) else ""
-
-
-def _http_date(text: str) -> float | None:
-    """In Unix seconds. Two forms of dates name no zone, and are in UTC."""
-    try:
-        at = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return None
-    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()

@@ -2,16 +2,19 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.mints.limit import MintLimitTracker
+from ltzd.rules.operator.transactions import ReceiptSeen
 from ltzd.store.database import transaction
 from ltzd.store.operator import rewards
 from ltzd.store.wakeups import REWARDS
 from ltzd.values import LTZ, Address
-from tests.support.chain.mint_world import World
+from tests.support.chain.mint_world import World, true
 from tests.support.rows.core import a_wallet, queue_reward, states, value
 from tests.support.waiting import until
 
@@ -264,6 +267,31 @@ async def test_a_failed_reward_requeued_too_early_fails_again_without_a_revert(
         await failed(world, bad)
         await all_but(world, 1)
     assert await value(world.observer, "SELECT count(*) FROM transactions WHERE NOT succeeded") == 1
+
+
+async def test_a_lane_simulates_while_it_stores_that_a_mint_has_reverted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lane signs its next work meanwhile."""
+    world.node.bad_wallets.add(BAD)
+    apply, stored = InFlightTransactions.apply, asyncio.Event()
+
+    async def storing(in_flight: InFlightTransactions, seen: Sequence[tuple[Any, Any]]) -> None:
+        is_revert = any(isinstance(observation, ReceiptSeen) for _, observation in seen)
+        if is_revert and not stored.is_set():
+            world.node.reverts = lambda _data: False
+            bad, _ = await queue_for(world, [BAD, a_wallet(1)])
+            await failed(world, bad)
+            stored.set()
+        await apply(in_flight, seen)
+
+    monkeypatch.setattr(InFlightTransactions, "apply", storing)
+    async with world.serving():
+        world.node.reverts = lambda _data: True
+        await world.queue(1)
+        await world.settled("published")
+        world.node.mine()
+        await until(lambda: true(stored.is_set()))
 
 
 async def test_a_lane_whose_term_has_ended_fails_no_reward(world: World) -> None:
