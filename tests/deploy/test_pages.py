@@ -244,7 +244,7 @@ async def test_eight_blocks_lead_from_nothing_to_the_first_mint(server: Server) 
         admin_ports = [free_port() for _ in ROLES]
         for role, port in zip(ROLES, admin_ports, strict=True):
             await stack.enter_async_context(server.running(role, port))
-        await until(server.is_listening)
+        await until(server.is_listening, 120.0)
         await shell.paste(brand)
         answer = json.loads(await shell.paste(event))
         assert answer["success"]

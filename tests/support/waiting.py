@@ -23,7 +23,7 @@ class Stopwatch:
         return loop_time() - self._begun
 
 
-async def until(check: Callable[[], Awaitable[T]], seconds: float = 30.0) -> T:
+async def until(check: Callable[[], Awaitable[T]], seconds: float = 60.0) -> T:
     """Ask `check` again until its answer is truthy; fail with its last answer after `seconds`.
 
     The seconds are those of a stopwatch: on a loaded machine they last longer.

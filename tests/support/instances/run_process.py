@@ -15,7 +15,7 @@ from tests.support.ports import free_port
 from tests.support.secret_files import write_secret
 from tests.support.waiting import until
 
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 SETTINGS = """
 database_url = "{database_url}"
 master_key_file = "{folder}/master.key"
