@@ -18,6 +18,7 @@ from ltzd.errors import LaneLost
 from ltzd.rules.operator.transactions import State, Transaction
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.leases import lane_lease_sql
 from ltzd.store.operator.transactions import Attempt, OpenTransaction
 from ltzd.store.relayer.relays import LAPSE
 from ltzd.store.wakeups import origin
@@ -55,7 +56,7 @@ WITH other AS MATERIALIZED (
   SELECT l.wallet,
          coalesce(l.served_at > now() - interval '15 seconds', false)
            AND EXISTS (SELECT FROM leases
-                        WHERE name = 'lane/' || l.chain_id || '/0x' || encode(l.wallet, 'hex')
+                        WHERE name = {lane_lease_sql("l")}
                           AND expires_at > now()) AS is_alive,
          coalesce(l.served_at > now() - interval '1 minute', false)
            AND w.state IS DISTINCT FROM 'retired' AS may_publish,
