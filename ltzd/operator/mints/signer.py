@@ -13,6 +13,7 @@ from ltzd.chain.node.view import ChainView
 from ltzd.errors import DatabaseUnavailable, LaneLost, Unavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.mints.batch import encode_mint, fresh_count, number
 from ltzd.operator.mints.claims import RewardClaims
 from ltzd.operator.mints.limit import MintLimitTracker
@@ -51,7 +52,7 @@ class MintCounters:
     ran_out_of_gas: bool = False
 
 
-class MintSigner:
+class MintSigner(LaneWork):
     """Keeps the lane's counters in memory.
 
     Nothing else changes the counters during a term. If something does, the statement that stores an
@@ -128,9 +129,6 @@ class MintSigner:
 
     def expected_items(self) -> int:
         return self._hooks.expected_rewards()
-
-    def end_term(self) -> None:
-        self._guard.resume()
 
     async def refresh(self, view: ChainView) -> None:
         await self._gas.refresh()

@@ -7,7 +7,6 @@ so that one lying node cannot make a wallet look stolen.
 
 import asyncio
 import math
-from collections.abc import Mapping
 from contextlib import suppress
 
 import structlog
@@ -17,6 +16,7 @@ from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.policy import DAY_SPENT
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionCall, TransactionSigner
@@ -28,7 +28,7 @@ from ltzd.rules.operator.top_ups import (
     is_within_day,
     next_top_up,
 )
-from ltzd.rules.operator.transactions import Inclusion, State, Transaction
+from ltzd.rules.operator.transactions import State, Transaction
 from ltzd.store.database import session
 from ltzd.store.operator import top_ups
 from ltzd.store.operator.top_ups import TopUp, TopUpTarget
@@ -40,13 +40,11 @@ log = structlog.get_logger()
 _OPINIONS = 2
 
 
-class TopUpSigner:
-    """Keeps the lane's next nonce in memory, as `MintSigner` does."""
+class TopUpSigner(LaneWork):
+    """Keeps the lane's next nonce in memory, as `MintSigner` does.
 
-    max_batch = 1
-    sufficient_batch = 1
-    waits_for_block = True
-    """Balances are read with a block."""
+    A top-up that fails is none to this work: the day's bound counts the attempt.
+    """
 
     def __init__(
         self,
@@ -66,6 +64,11 @@ class TopUpSigner:
         self._balances: tuple[OperatorBalance, ...] = ()
         self._read_at = -math.inf
         self._reported: frozenset[Address] = frozenset()
+
+    @property
+    def waits_for_block(self) -> bool:
+        """Balances are read with a block."""
+        return True
 
     async def sign_next(self, at_least: int = 1) -> int:
         fees = self._guard.fees()
@@ -128,11 +131,7 @@ class TopUpSigner:
         )
         return 1
 
-    def expected_items(self) -> int:
-        return 0
-
     def end_term(self) -> None:
-        self._guard.resume()
         telemetry.TREASURY_DAY_WEI.set(0)  # The next holder shows its own figures.
         telemetry.FOREIGN_WALLETS.set(0)
 
@@ -163,16 +162,6 @@ class TopUpSigner:
     async def _targets(self) -> list[TopUpTarget]:
         async with session(self._context.pool) as connection:
             return await top_ups.targets(connection, self._context.lane.chain_id)
-
-    async def indexed_inclusions(self) -> Mapping[int, Inclusion]:
-        """Returns none: a transfer of native value has no log."""
-        return {}
-
-    def on_reverted(self, tx: OpenTransaction, inclusion: Inclusion) -> None:
-        """Does nothing: the day's bound counts the attempt."""
-
-    def on_abandoned(self, tx: OpenTransaction) -> None:
-        """Does nothing: the day's bound counts the attempt."""
 
     def _forget(self, wallet: Address) -> None:
         """Decide about the wallet again only after a fresh look."""
