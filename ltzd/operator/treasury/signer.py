@@ -20,6 +20,7 @@ from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.policy import DAY_SPENT
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionCall, TransactionSigner
+from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import TRANSACTION_GAS
 from ltzd.rules.operator.top_ups import (
     OperatorBalance,
@@ -82,54 +83,68 @@ class TopUpSigner(LaneWork):
         if wallet is None:
             self._report_idle(spent)
             return 0
+        async with self._context.signing_lock:
+            tx = await self._fill(wallet, fees)
+        if tx is None:
+            return 0
+        telemetry.TRANSACTIONS_CREATED.labels(lane.kind).inc()
+        telemetry.TREASURY_DAY_WEI.set(spent + tx.value_wei)
+        log.warning(
+            "treasury.top_up",
+            wallet=hex_of(wallet),
+            wei=tx.value_wei,
+            spent_today_wei=spent + tx.value_wei,
+            transaction=tx.id,
+        )
+        return 1
+
+    async def _fill(self, wallet: Address, fees: Fees) -> OpenTransaction | None:
+        """Sign and store a top-up of the wallet, unless something forbids it by now."""
         call = TransactionCall(
             wallet,
             b"",
             TRANSACTION_GAS + self._signer.l1_costs.extra_gas(0),
             value_wei=self._policy.top_up_wei,
         )
-        async with self._context.signing_lock:
-            reserved_wei = self._in_flight.reserved_wei()
-            obstacle = self._signer.obstacle(call, fees, reserved_wei)
-            if obstacle is not None:
-                self._guard.pause(obstacle.value)
-                return 0
-            attempt = await self._signer.sign(self._next_nonce, call, fees, reserved_wei)
-            top_up = TopUp(self._next_nonce, wallet, call.value_wei, call.gas_limit)
-            async with session(self._context.pool) as connection:
-                stored = await top_ups.store_signed(
-                    connection, lane, top_up, attempt, self._policy.max_wei_per_day
-                )
+        reserved_wei = self._in_flight.reserved_wei()
+        obstacle = self._signer.obstacle(call, fees, reserved_wei)
+        if obstacle is not None:
+            self._guard.pause(obstacle.value)
+            return None
+        with self._in_flight.reserving(call.max_cost_wei(fees, self._signer.l1_costs)):
+            tx = await self._store(call, fees, reserved_wei)
             # Whether stored or not, what is known of the wallet has changed.
             self._forget(wallet)
-            if stored is None:
-                return 0
-            self._guard.resume()
-            self._next_nonce += 1
-            row_id, created_at = stored
-            self._in_flight.add(
-                OpenTransaction(
-                    id=row_id,
-                    nonce=top_up.nonce,
-                    gas_limit=top_up.gas_limit,
-                    fees=fees,
-                    tx=Transaction(State.SIGNED),
-                    hashes=(attempt.hash,),
-                    raw=attempt.raw,
-                    created_at=created_at,
-                    value_wei=top_up.value_wei,
-                )
+            if tx is not None:
+                self._next_nonce += 1
+                self._in_flight.add(tx)
+                self._guard.resume()
+        return tx
+
+    async def _store(
+        self, call: TransactionCall, fees: Fees, reserved_wei: int
+    ) -> OpenTransaction | None:
+        """Returns None if the day's bound, or the wallet's row, forbids the top-up by now."""
+        attempt = await self._signer.sign(self._next_nonce, call, fees, reserved_wei)
+        top_up = TopUp(self._next_nonce, call.to, call.value_wei, call.gas_limit)
+        async with session(self._context.pool) as connection:
+            stored = await top_ups.store_signed(
+                connection, self._context.lane, top_up, attempt, self._policy.max_wei_per_day
             )
-        telemetry.TRANSACTIONS_CREATED.labels(lane.kind).inc()
-        telemetry.TREASURY_DAY_WEI.set(spent + top_up.value_wei)
-        log.warning(
-            "treasury.top_up",
-            wallet=hex_of(wallet),
-            wei=top_up.value_wei,
-            spent_today_wei=spent + top_up.value_wei,
-            transaction=row_id,
+        if stored is None:
+            return None
+        row_id, created_at = stored
+        return OpenTransaction(
+            id=row_id,
+            nonce=top_up.nonce,
+            gas_limit=top_up.gas_limit,
+            fees=fees,
+            tx=Transaction(State.SIGNED),
+            hashes=(attempt.hash,),
+            raw=attempt.raw,
+            created_at=created_at,
+            value_wei=top_up.value_wei,
         )
-        return 1
 
     def end_term(self) -> None:
         telemetry.TREASURY_DAY_WEI.set(0)  # The next holder shows its own figures.
