@@ -26,7 +26,7 @@ from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.mint_gas import gas_percent_after, ran_out_of_gas
 from ltzd.rules.operator.references import LaneReferences
 from ltzd.rules.operator.sendable import Obstacle
-from ltzd.rules.operator.transactions import Inclusion, State, Transaction
+from ltzd.rules.operator.transactions import Inclusion
 from ltzd.store.database import session
 from ltzd.store.operator import lanes, transactions
 from ltzd.store.operator.rewards import QueuedReward
@@ -279,17 +279,10 @@ class MintSigner(LaneWork):
             )
         self._next_nonce += 1
         self._references = mint.references_after
-        return OpenTransaction(
-            id=row_id,
-            nonce=mint.nonce,
-            gas_limit=mint.gas_limit,
-            fees=fees,
-            tx=Transaction(State.SIGNED),
-            hashes=(attempt.hash,),
-            raw=attempt.raw,
-            created_at=created_at,
+        return transactions.newly_signed(
+            *(row_id, created_at, mint.nonce, mint.gas_limit, attempt),
             ltz=mint.ltz,
-            rewards=tuple(mint.rewards),
+            rewards=mint.rewards,
         )
 
 

@@ -29,11 +29,10 @@ from ltzd.rules.operator.top_ups import (
     is_within_day,
     next_top_up,
 )
-from ltzd.rules.operator.transactions import State, Transaction
 from ltzd.store.database import session
 from ltzd.store.operator import top_ups
 from ltzd.store.operator.top_ups import TopUp, TopUpTarget
-from ltzd.store.operator.transactions import OpenTransaction
+from ltzd.store.operator.transactions import OpenTransaction, newly_signed
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
@@ -133,17 +132,8 @@ class TopUpSigner(LaneWork):
             )
         if stored is None:
             return None
-        row_id, created_at = stored
-        return OpenTransaction(
-            id=row_id,
-            nonce=top_up.nonce,
-            gas_limit=top_up.gas_limit,
-            fees=fees,
-            tx=Transaction(State.SIGNED),
-            hashes=(attempt.hash,),
-            raw=attempt.raw,
-            created_at=created_at,
-            value_wei=top_up.value_wei,
+        return newly_signed(
+            *stored, top_up.nonce, top_up.gas_limit, attempt, value_wei=top_up.value_wei
         )
 
     def end_term(self) -> None:
