@@ -14,7 +14,8 @@ from typing import NoReturn
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.answers.typed import Header
+from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.concurrency.outages import Outage
 from ltzd.concurrency.own_task import in_own_task

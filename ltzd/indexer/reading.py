@@ -16,7 +16,8 @@ from operator import itemgetter
 
 import structlog
 
-from ltzd.chain.node.node import Header, Node, is_too_large, quantity
+from ltzd.chain.node.answers.typed import Header, is_too_large, quantity
+from ltzd.chain.node.node import Node
 from ltzd.chain.node.refusals import RefusalKind
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.node.second_opinions import answered_in_time

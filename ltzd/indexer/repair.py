@@ -14,7 +14,8 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node import bloom
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.answers.typed import Header
+from ltzd.chain.node.node import Node
 from ltzd.errors import ImpossibleFact, NodeUnavailable
 from ltzd.indexer.completeness.block_logs import fits_block
 from ltzd.indexer.completeness.open_blocks import blocks_that_may_hold

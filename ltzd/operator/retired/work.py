@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
-from ltzd.chain.node.node import Header
+from ltzd.chain.node.answers.typed import Header
 from ltzd.chain.node.view import ChainView
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
