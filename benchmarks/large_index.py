@@ -19,7 +19,8 @@ from benchmarks.harness.hot_queries import HOT_QUERIES, HotQuery, Sample, touche
 from benchmarks.harness.index_rows import fill
 from benchmarks.harness.results import Measurement, Ratio
 from ltzd.dev.services import postgres
-from ltzd.store.database import Connection, connect, migrate, open_pool, session
+from ltzd.store.database import Connection, connect, open_pool, session
+from ltzd.store.schema_revisions import migrate
 
 FEW = 100_000
 _REPEATS = 60

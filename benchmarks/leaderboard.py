@@ -31,10 +31,11 @@ from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import RewardMinted
 from ltzd.rules.site_plugin.leaderboards import Metric, first_day
 from ltzd.store.brands import configurations as brands
-from ltzd.store.database import Pool, connect, migrate, open_pool, session, transaction
+from ltzd.store.database import Pool, connect, open_pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import mint_facts as facts
 from ltzd.store.replica import ReplicaReads
+from ltzd.store.schema_revisions import migrate
 from ltzd.store.site_plugin import leaderboard_totals as standings
 from ltzd.values import LTZ, Address, Hash32, reward_reference
 

@@ -13,7 +13,7 @@ import hypothesis
 import pytest
 import pytest_asyncio
 
-from ltzd.store.database import migrate
+from ltzd.store.schema_revisions import migrate
 from tests.support.instances import shared
 from tests.support.instances.shared import instance, instances, one_instance
 from tests.support.log_watch import LogWatch

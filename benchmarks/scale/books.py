@@ -13,7 +13,8 @@ from benchmarks.harness.results import Ratio
 from ltzd.cli.books.report import read_report
 from ltzd.cli.targets import Target
 from ltzd.dev.services import postgres
-from ltzd.store.database import Connection, connect, migrate
+from ltzd.store.database import Connection, connect
+from ltzd.store.schema_revisions import migrate
 
 REWARDS = 1_000_000
 _TABLES = ("events", "rewards", "mints", "transfers", "balances", "earnings", "webhooks")

@@ -7,13 +7,13 @@ from ltzd import __version__
 from ltzd.cli.output import logged_to_stderr, print_json, print_message
 from ltzd.cli.targets import Target, open_connection
 from ltzd.errors import Misconfigured
-from ltzd.store import background_migrations, database, processes
+from ltzd.store import background_migrations, processes, schema_revisions
 from ltzd.store.background_migrations import BackgroundMigration, BackgroundMigrations
-from ltzd.store.database import Schema
 from ltzd.store.indexer import chains
 from ltzd.store.migrations import describe_revision, known_revisions
 from ltzd.store.operator import leases
 from ltzd.store.operator.leases import indexer_lease
+from ltzd.store.schema_revisions import Schema
 
 
 def migrate(target: Target, *, converts: bool, as_json: bool) -> None:
@@ -22,9 +22,9 @@ def migrate(target: Target, *, converts: bool, as_json: bool) -> None:
     Raises Misconfigured, also before a conversion beside an indexer of another version, and
     DatabaseUnavailable.
     """
-    before = asyncio.run(database.read_schema(target.database_url))
+    before = asyncio.run(schema_revisions.read_schema(target.database_url))
     with logged_to_stderr():
-        asyncio.run(database.migrate(target.database_url, in_child=True))
+        asyncio.run(schema_revisions.migrate(target.database_url, in_child=True))
         if converts and asyncio.run(_unconverted(target)):
             asyncio.run(_require_no_other_indexer(target))
             asyncio.run(BackgroundMigrations(target.database_url, lambda: True).run())
@@ -45,7 +45,7 @@ def preview(target: Target, *, as_json: bool) -> None:
 
     Raises Misconfigured and DatabaseUnavailable.
     """
-    schema = asyncio.run(database.read_schema(target.database_url))
+    schema = asyncio.run(schema_revisions.read_schema(target.database_url))
     left = [] if schema.revision is None else asyncio.run(_unconverted(target))
     if as_json:
         print_json(_as_json(schema, left, applied=False))

@@ -63,7 +63,7 @@ from ltzd.providers.oauth.lookups import AccountLookups
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.rules.conditions.facts import ProcessIdentity
 from ltzd.rules.database_connections import pooled_pools
-from ltzd.store import database, durability
+from ltzd.store import database, durability, schema_revisions
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool
 from ltzd.store.encryption.sealing import Sealer
@@ -145,7 +145,7 @@ async def open_daemon(
     sealer = Sealer.from_file(settings.master_key_file, *settings.old_master_key_files)
     if must_be_durable:
         await durability.require_at_start(url)
-    await database.migrate(url, in_child=not is_dev)
+    await schema_revisions.migrate(url, in_child=not is_dev)
     erased = ErasedAddresses(sealer)
     async with AsyncExitStack() as stack:
         pools = await stack.enter_async_context(

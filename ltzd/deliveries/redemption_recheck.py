@@ -7,13 +7,14 @@ expects.
 """
 
 import asyncio
+from uuid import UUID
 
 import structlog
 
 from ltzd import telemetry
 from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable
-from ltzd.store.database import Pool, session, transaction
+from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.site_plugin import redemption_payments
 from ltzd.store.wakeups import BLOCKS, WakeupHub
 
@@ -48,12 +49,15 @@ class RedemptionRecheck:
         telemetry.SITE_REDEMPTIONS_UNPAID.set(len(redemptions))
         for redemption in redemptions:
             async with transaction(self._pool) as connection:
-                if await redemption_payments.restore(connection, redemption):
-                    log.info("site_redemption.paid_again", redemption=str(redemption))
-                elif await redemption_payments.restore_by_receipt(connection, redemption):
-                    log.info(
-                        "site_redemption.paid_at_replaced_contract", redemption=str(redemption)
-                    )
-                elif await redemption_payments.reverse(connection, redemption):
-                    telemetry.SITE_REDEMPTIONS_REVERSED.inc()
-                    log.error("site_redemption.reversed", redemption=str(redemption))
+                await _settle(connection, redemption)
+
+
+async def _settle(connection: Connection, redemption: UUID) -> None:
+    """Restores or reverses the redemption, if that can be decided now."""
+    if await redemption_payments.restore(connection, redemption):
+        log.info("site_redemption.paid_again", redemption=str(redemption))
+    elif await redemption_payments.restore_by_receipt(connection, redemption):
+        log.info("site_redemption.paid_at_replaced_contract", redemption=str(redemption))
+    elif await redemption_payments.reverse(connection, redemption):
+        telemetry.SITE_REDEMPTIONS_REVERSED.inc()
+        log.error("site_redemption.reversed", redemption=str(redemption))

@@ -38,7 +38,7 @@ from ltzd.errors import Misconfigured
 from ltzd.http.payments.handlers import PAYMENT_WEBHOOK
 from ltzd.rules.domains.customer_urls import is_loopback_host
 from ltzd.rules.domains.txt_records import record_name
-from ltzd.store import database
+from ltzd.store import schema_revisions
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import checksummed, hash_of
 
@@ -149,7 +149,7 @@ async def _set_up(
             deployment = await contracts.ensure_deployed(
                 folder, rpc, services.chain_id, hash_of(services.genesis), admin, terms
             )
-    await database.migrate(services.database_url)
+    await schema_revisions.migrate(services.database_url)
     sealer = Sealer.from_file(folder / "master.key", create=True)
     sandbox = await _started_sandbox(folder, options, services, deployment, stack)
     brand = await _demo_brand(folder, services, sealer, sandbox, "brand")

@@ -28,61 +28,9 @@ from sanic.exceptions import (
 from sanic.handlers import ErrorHandler
 from sanic.request import Request
 
-from ltzd import telemetry
+from ltzd import errors, telemetry
 from ltzd.concurrency.line_limits import LineLimits
-from ltzd.errors import (
-    AccountLookupUnavailable,
-    AccountRefused,
-    AutomationDisabled,
-    BrandUnknown,
-    BudgetExhausted,
-    ChannelNotAllowed,
-    CheckInRefused,
-    ClaimLimitReached,
-    CollectionNotFound,
-    ContractNotWhitelisted,
-    CooldownActive,
-    DatabaseUnavailable,
-    DnsUnavailable,
-    DomainUnauthorized,
-    DuplicateEvent,
-    EventNotConfigured,
-    HolderChanged,
-    HostSiteBusy,
-    HostSiteUnavailable,
-    IdempotencyKeyReused,
-    IdentityUnavailable,
-    InvalidFields,
-    LinkRefused,
-    LoginRateLimited,
-    LtzdError,
-    MaxClaimsReached,
-    MilestoneRefused,
-    MintPending,
-    MissingFields,
-    NoChargesRemaining,
-    NodeUnavailable,
-    NotFound,
-    NotLoggedIn,
-    OutcomeUnknown,
-    Overloaded,
-    PaymentRefused,
-    PaymentsUnavailable,
-    RateLimited,
-    RedemptionRefused,
-    Refused,
-    RelayPending,
-    RewardTooLarge,
-    ShareExceeded,
-    SignatureRefused,
-    SiteUnknown,
-    TokenNotFound,
-    TooManyAttempts,
-    TransactionFailed,
-    Unauthorized,
-    Unavailable,
-    ValidationFailed,
-)
+from ltzd.errors import LtzdError, Refused
 from ltzd.http.head_faults import fault_in, is_url_too_long
 from ltzd.http.responses import Reply, json_reply
 from ltzd.rules.oauth.ids import OAuthIdInvalid
@@ -161,55 +109,55 @@ class HttpsRequired(RequestError):
 
 STATUSES: Mapping[type[LtzdError], tuple[int, str]] = {
     OAuthIdInvalid: (400, "OAUTH_ID_INVALID"),
-    AccountRefused: (400, "ACCOUNT_REFUSED"),
-    InvalidFields: (400, "INVALID_FIELDS"),
-    MissingFields: (400, "MISSING_FIELDS"),
-    EventNotConfigured: (400, "EVENT_NOT_CONFIGURED"),
-    RewardTooLarge: (400, "REWARD_TOO_LARGE"),
-    PaymentRefused: (400, "PAYMENT_REFUSED"),
-    CheckInRefused: (400, "CHECKIN_FAILED"),
-    RedemptionRefused: (400, "REDEEM_FAILED"),
-    MilestoneRefused: (400, "CLAIM_FAILED"),
-    LinkRefused: (400, "LINK_FAILED"),
-    Unauthorized: (401, "UNAUTHORIZED"),
-    NotLoggedIn: (401, "NOT_LOGGED_IN"),
-    BrandUnknown: (403, "BRAND_UNKNOWN"),
-    AutomationDisabled: (403, "AUTOMATION_DISABLED"),
-    DomainUnauthorized: (403, "DOMAIN_UNAUTHORIZED"),
-    ChannelNotAllowed: (403, "CHANNEL_NOT_ALLOWED"),
-    ContractNotWhitelisted: (403, "CONTRACT_NOT_WHITELISTED"),
-    ValidationFailed: (403, "VALIDATION_FAILED"),
-    CollectionNotFound: (404, "COLLECTION_NOT_FOUND"),
-    TokenNotFound: (404, "TOKEN_NOT_FOUND"),
-    NotFound: (404, "NOT_FOUND"),
-    DuplicateEvent: (409, "DUPLICATE_EVENT"),
-    ClaimLimitReached: (409, "CLAIM_LIMIT_REACHED"),
-    HolderChanged: (409, "HOLDER_CHANGED"),
-    NoChargesRemaining: (409, "NO_CHARGES_REMAINING"),
-    IdempotencyKeyReused: (409, "IDEMPOTENCY_KEY_REUSED"),
-    CooldownActive: (429, "COOLDOWN_ACTIVE"),
-    MaxClaimsReached: (429, "MAX_CLAIMS_REACHED"),
-    BudgetExhausted: (429, "BUDGET_EXHAUSTED"),
-    LoginRateLimited: (429, "LOG_INS_LIMITED"),
-    RateLimited: (429, "RATE_LIMIT_EXCEEDED"),
-    ShareExceeded: (429, "TOO_MANY_REQUESTS"),
-    TooManyAttempts: (429, "TOO_MANY_TRIES"),
-    TransactionFailed: (500, "TRANSACTION_FAILED"),
-    SiteUnknown: (500, "NOT_CONFIGURED"),
-    IdentityUnavailable: (500, "IDENTITY_UNAVAILABLE"),
-    AccountLookupUnavailable: (500, "IDENTITY_UNAVAILABLE"),
-    PaymentsUnavailable: (500, "PAYMENTS_UNAVAILABLE"),
-    MintPending: (500, "MINT_PENDING"),
-    Overloaded: (503, "OVERLOADED"),
-    RelayPending: (503, "RELAY_PENDING"),
-    OutcomeUnknown: (503, "OUTCOME_UNKNOWN"),
-    DnsUnavailable: (503, "DNS_UNAVAILABLE"),
-    HostSiteBusy: (503, "HOST_SITE_BUSY"),
-    HostSiteUnavailable: (503, "HOST_SITE_UNAVAILABLE"),
-    DatabaseUnavailable: (503, "DATABASE_UNAVAILABLE"),
-    NodeUnavailable: (503, "NODE_UNAVAILABLE"),
+    errors.AccountRefused: (400, "ACCOUNT_REFUSED"),
+    errors.InvalidFields: (400, "INVALID_FIELDS"),
+    errors.MissingFields: (400, "MISSING_FIELDS"),
+    errors.EventNotConfigured: (400, "EVENT_NOT_CONFIGURED"),
+    errors.RewardTooLarge: (400, "REWARD_TOO_LARGE"),
+    errors.PaymentRefused: (400, "PAYMENT_REFUSED"),
+    errors.CheckInRefused: (400, "CHECKIN_FAILED"),
+    errors.RedemptionRefused: (400, "REDEEM_FAILED"),
+    errors.MilestoneRefused: (400, "CLAIM_FAILED"),
+    errors.LinkRefused: (400, "LINK_FAILED"),
+    errors.Unauthorized: (401, "UNAUTHORIZED"),
+    errors.NotLoggedIn: (401, "NOT_LOGGED_IN"),
+    errors.BrandUnknown: (403, "BRAND_UNKNOWN"),
+    errors.AutomationDisabled: (403, "AUTOMATION_DISABLED"),
+    errors.DomainUnauthorized: (403, "DOMAIN_UNAUTHORIZED"),
+    errors.ChannelNotAllowed: (403, "CHANNEL_NOT_ALLOWED"),
+    errors.ContractNotWhitelisted: (403, "CONTRACT_NOT_WHITELISTED"),
+    errors.ValidationFailed: (403, "VALIDATION_FAILED"),
+    errors.CollectionNotFound: (404, "COLLECTION_NOT_FOUND"),
+    errors.TokenNotFound: (404, "TOKEN_NOT_FOUND"),
+    errors.NotFound: (404, "NOT_FOUND"),
+    errors.DuplicateEvent: (409, "DUPLICATE_EVENT"),
+    errors.ClaimLimitReached: (409, "CLAIM_LIMIT_REACHED"),
+    errors.HolderChanged: (409, "HOLDER_CHANGED"),
+    errors.NoChargesRemaining: (409, "NO_CHARGES_REMAINING"),
+    errors.IdempotencyKeyReused: (409, "IDEMPOTENCY_KEY_REUSED"),
+    errors.CooldownActive: (429, "COOLDOWN_ACTIVE"),
+    errors.MaxClaimsReached: (429, "MAX_CLAIMS_REACHED"),
+    errors.BudgetExhausted: (429, "BUDGET_EXHAUSTED"),
+    errors.LoginRateLimited: (429, "LOG_INS_LIMITED"),
+    errors.RateLimited: (429, "RATE_LIMIT_EXCEEDED"),
+    errors.ShareExceeded: (429, "TOO_MANY_REQUESTS"),
+    errors.TooManyAttempts: (429, "TOO_MANY_TRIES"),
+    errors.TransactionFailed: (500, "TRANSACTION_FAILED"),
+    errors.SiteUnknown: (500, "NOT_CONFIGURED"),
+    errors.IdentityUnavailable: (500, "IDENTITY_UNAVAILABLE"),
+    errors.AccountLookupUnavailable: (500, "IDENTITY_UNAVAILABLE"),
+    errors.PaymentsUnavailable: (500, "PAYMENTS_UNAVAILABLE"),
+    errors.MintPending: (500, "MINT_PENDING"),
+    errors.Overloaded: (503, "OVERLOADED"),
+    errors.RelayPending: (503, "RELAY_PENDING"),
+    errors.OutcomeUnknown: (503, "OUTCOME_UNKNOWN"),
+    errors.DnsUnavailable: (503, "DNS_UNAVAILABLE"),
+    errors.HostSiteBusy: (503, "HOST_SITE_BUSY"),
+    errors.HostSiteUnavailable: (503, "HOST_SITE_UNAVAILABLE"),
+    errors.DatabaseUnavailable: (503, "DATABASE_UNAVAILABLE"),
+    errors.NodeUnavailable: (503, "NODE_UNAVAILABLE"),
     Refused: (400, "REFUSED"),
-    Unavailable: (503, "UNAVAILABLE"),
+    errors.Unavailable: (503, "UNAVAILABLE"),
     LtzdError: (500, "INTERNAL_ERROR"),
 }
 """Status and code by class; a class that is not listed has those of its nearest base."""
@@ -233,9 +181,9 @@ FIXED_TEXTS: Mapping[str, str] = {
 }
 
 RETRY_SECONDS: Mapping[type[LtzdError], str] = {
-    HostSiteBusy: "5",  # the time limit of a request to the site, after which a slot is free
-    RelayPending: "10",
-    OutcomeUnknown: "10",
+    errors.HostSiteBusy: "5",  # the time limit of a request to the site, after which a slot is free
+    errors.RelayPending: "10",
+    errors.OutcomeUnknown: "10",
 }
 """The Retry-After header of errors that carry no time of their own."""
 
@@ -326,18 +274,22 @@ def _status_and_code(error: LtzdError) -> tuple[int, str]:
 
 
 def _headers(error: Refused) -> dict[str, str]:
-    if isinstance(error, SignatureRefused):
+    if isinstance(error, errors.SignatureRefused):
         return {"WWW-Authenticate": "LTZ-HMAC"}
-    if isinstance(error, Unauthorized):
+    if isinstance(error, errors.Unauthorized):
         return {"WWW-Authenticate": "Bearer"}
     seconds = error.details.get("cooldownSeconds", error.details.get("retryAfterSeconds"))
     if not isinstance(seconds, int):
         return {}  # the limit does not end with time: a maximum, for example
     headers = {"Retry-After": str(seconds)}
-    return headers | _rate_headers(error, seconds) if isinstance(error, RateLimited) else headers
+    return (
+        headers | _rate_headers(error, seconds)
+        if isinstance(error, errors.RateLimited)
+        else headers
+    )
 
 
-def _rate_headers(error: RateLimited, seconds: int) -> dict[str, str]:
+def _rate_headers(error: errors.RateLimited, seconds: int) -> dict[str, str]:
     """Spec 8: the reset is in Unix seconds, the same in each response of the window if known."""
     reset_at = time.time() + seconds if error.reset_at is None else error.reset_at
     return {
@@ -459,14 +411,14 @@ _lines = LineLimits()
 
 def _log(error: BaseException, translated: HttpError) -> None:
     # The gate says once that an overload has begun.
-    if isinstance(error, Overloaded | TransactionFailed):
+    if isinstance(error, errors.Overloaded | errors.TransactionFailed):
         return
     left_out = _lines.take(translated.code)
     if left_out is None:
         return
     if left_out:
         log.warning("http.lines_left_out", code=translated.code, lines=left_out)
-    if isinstance(error, Unavailable):
+    if isinstance(error, errors.Unavailable):
         log.warning("http.unavailable", code=translated.code, reason=error.message)
     elif translated.code == "INTERNAL_ERROR":
         log.error("http.failed", error=loggable(error), trace=traceback_of(error))

@@ -14,7 +14,8 @@ from typing import NoReturn
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.answers.typed import Header
+from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.concurrency.outages import Outage
 from ltzd.concurrency.own_task import in_own_task
@@ -23,16 +24,17 @@ from ltzd.indexer.audit import Audit
 from ltzd.indexer.backfill.progress import BackfillProgress
 from ltzd.indexer.backfill.ranges import BackfillRanges
 from ltzd.indexer.backfill.reader import RangeReader
-from ltzd.indexer.branches import LINKS, Branches, Undo
+from ltzd.indexer.branches import Branches, Undo
 from ltzd.indexer.contracts import FactBatch, IndexedContract
 from ltzd.indexer.finality import FinalityTracker
 from ltzd.indexer.heads import HeadAnnouncements, NoAnnouncements
 from ltzd.indexer.log_checks import LOGS, LogChecks
 from ltzd.indexer.log_witnesses import LogWitnesses
 from ltzd.indexer.looks import Look, look_at
+from ltzd.indexer.misfits import Misfits
 from ltzd.indexer.new_branch import BranchReader
 from ltzd.indexer.policy import IndexerPolicy
-from ltzd.indexer.reading import BlockRange, head_range, read_head
+from ltzd.indexer.reading import BlockRange, BlockReader
 from ltzd.indexer.repair import IndexRepair
 from ltzd.indexer.self_repair import SelfRepair
 from ltzd.indexer.slices import slices
@@ -57,12 +59,9 @@ _FACTS_PER_INSERT = 500
 """Facts that one call of a contract's `insert` writes: other tasks of the process wait for it."""
 _LONGEST_PAUSE_SECONDS = 2.0
 """Between two looks for a node while none answers."""
-_DETOUR_MISFITS = 2
 _OTHER_CONTRACTS = (
     "The index does not hold the facts of all contracts of the settings, and is being rebuilt"
 )
-_LEAST_MISFITS = 5
-"""Answers in a row that do not fit each other, before their node is reported."""
 
 
 class Follower:
@@ -90,13 +89,12 @@ class Follower:
         self._heads: HeadAnnouncements = NoAnnouncements()
         self._branches = Branches(pool, chain.genesis_hash, policy, clock)
         self._finality = FinalityTracker(pool, policy, clock)
-        self._log_checks = LogChecks(policy.second_look_seconds, clock)
-        self._log_witnesses = LogWitnesses(policy.second_look_seconds, clock)
-        self._branch_reader = BranchReader(
-            contracts, policy, self._log_checks, self._log_witnesses, clock
-        )
-        reader = RangeReader(contracts, self._log_checks, self._log_witnesses)
-        self._backfill = BackfillRanges(reader, policy.backfill, policy.range_blocks, clock)
+        checks = LogChecks(policy.second_look_seconds, clock)
+        witnesses = LogWitnesses(policy.second_look_seconds, clock)
+        self._reader = BlockReader(contracts, checks, witnesses)
+        self._branch_reader = BranchReader(self._reader, policy, clock)
+        ranges = RangeReader(contracts, checks, witnesses)
+        self._backfill = BackfillRanges(ranges, policy.backfill, policy.range_blocks, clock)
         self._progress = BackfillProgress(clock)
         self._block_times = BlockTimes()
         self._stop = IndexStop(pool, chain.chain_id, wakeups)
@@ -120,10 +118,7 @@ class Follower:
         self._head_number = 0
         self._head_seen_at: float | None = None
         """When the head of `_head_number` was first seen, on the clock."""
-        self._misfits = 0
-        self._misfits_since: float | None = None
-        self._is_detour = False
-        """Whether this step uses another node than the one in use, whose answers do not fit."""
+        self._misfits = Misfits(policy.stall_seconds, clock)
         self._has_doubted = False
         self.is_serving = False
         self._pause_without_node = policy.term_pause_seconds
@@ -291,10 +286,7 @@ class Follower:
             return await self._step_with_failover()
 
     async def _step_with_failover(self) -> bool:
-        node = self._node.pinned()
-        self._is_detour = self._misfits >= _DETOUR_MISFITS and not self._is_detour
-        if self._is_detour:
-            node = next(iter(node.others()), node)
+        node = self._misfits.node_of_step(self._node.pinned())
         try:
             return await self._step(node)
         except NodeUnavailable as error:
@@ -366,10 +358,9 @@ class Follower:
                 self._doubt(node, error)
             if block_range is None or block_range.parent_hash != cursor.hash:
                 await self._backfill.forget()
-                self._note_misfit(node)
+                self._misfits.note(node)
                 return False
-            if not self._is_detour:
-                self._misfits, self._misfits_since = 0, None
+            self._misfits.over()
             self._has_doubted = False
             self._is_fruitless, self._retry_seconds = False, self._policy.retry_seconds
             cursor = await self._commit(cursor, block_range, look.head.number)
@@ -393,20 +384,9 @@ class Follower:
     async def _read(self, node: Node, cursor: Cursor, look: Look) -> BlockRange | None:
         first, head = cursor.number + 1, look.head.number
         if look.headers:
-            logs = list(look.logs)
-            return await head_range(
-                node,
-                self._contracts,
-                look.headers,
-                logs,
-                first,
-                self._log_checks,
-                self._log_witnesses,
-            )
+            return await self._reader.checked(node, look.headers, list(look.logs), first)
         last = min(head, first + self._policy.head_blocks - 1)
-        return await read_head(
-            node, self._contracts, first, last, self._log_checks, self._log_witnesses
-        )
+        return await self._reader.read_head(node, first, last)
 
     def _doubt(self, node: Node, error: Broken) -> NoReturn:
         """Raises NodeUnavailable once if other nodes could show that this node's log is false."""
@@ -415,22 +395,6 @@ class Follower:
         self._has_doubted = True
         node.report_contradiction(LOGS)
         raise NodeUnavailable(f"A node's log is impossible: {error.message}") from error
-
-    def _note_misfit(self, node: Node) -> None:
-        """Reports a node whose answers do not fit each other again and again.
-
-        Answers of a sound node may not fit for a moment: while the chain changes, or while a second
-        node is awaited.
-        """
-        if self._is_detour:
-            return
-        now = self._clock()
-        self._misfits += 1
-        self._misfits_since = now if self._misfits_since is None else self._misfits_since
-        lasts = now - self._misfits_since
-        if self._misfits >= _LEAST_MISFITS and lasts >= self._policy.stall_seconds:
-            self._misfits, self._misfits_since = 0, None
-            node.report_contradiction(LINKS)
 
     async def _switch_branch(self, cursor: Cursor, ruling: Undo) -> bool:
         """Undoes the old branch and writes the new one in one database transaction.

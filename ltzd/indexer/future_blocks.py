@@ -9,7 +9,8 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.answers.typed import Header
+from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock
 from ltzd.errors import NodeUnavailable
 from ltzd.indexer.slices import slices

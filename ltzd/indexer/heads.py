@@ -3,7 +3,7 @@
 import asyncio
 from typing import Protocol
 
-from ltzd.chain.node.node import Header
+from ltzd.chain.node.answers.typed import Header
 
 
 class HeadAnnouncements(Protocol):

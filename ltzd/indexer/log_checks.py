@@ -15,7 +15,8 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node import bloom
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.answers.typed import Header
+from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import NodeUnavailable
 from ltzd.indexer.completeness.block_logs import fits_block, read_block_logs

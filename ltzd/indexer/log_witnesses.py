@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import structlog
 
 from ltzd.chain.node import bloom
-from ltzd.chain.node.node import LARGEST_COUNT, Header, Node, quantity
+from ltzd.chain.node.answers.typed import LARGEST_COUNT, Header, quantity
+from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import NodeUnavailable
 from ltzd.indexer.contracts import NodeLog

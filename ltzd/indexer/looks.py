@@ -6,7 +6,8 @@ If a higher head was announced, one request reads the head, these blocks and the
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.answers.typed import Header
+from ltzd.chain.node.node import Node
 from ltzd.indexer.contracts import IndexedContract, NodeLog
 from ltzd.indexer.reading import addresses
 from ltzd.rules.indexer.reorgs import CursorVerdict, compare

@@ -5,14 +5,12 @@ between. Nothing is written here.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ltzd.concurrency.clock import Clock
 from ltzd.indexer.branches import Undo
-from ltzd.indexer.log_checks import LogChecks
-from ltzd.indexer.log_witnesses import LogWitnesses
 from ltzd.indexer.policy import IndexerPolicy
-from ltzd.indexer.reading import BlockRange, Contracts, read_head
+from ltzd.indexer.reading import BlockRange, BlockReader, joined
 from ltzd.store.indexer.chains import Cursor
 from ltzd.values import Hash32
 
@@ -28,18 +26,9 @@ class NewBranch:
 class BranchReader:
     """Remembers for how long the branch of a fork could not be read as a whole."""
 
-    def __init__(
-        self,
-        contracts: Contracts,
-        policy: IndexerPolicy,
-        checks: LogChecks,
-        witnesses: LogWitnesses,
-        clock: Clock,
-    ) -> None:
-        self._contracts = contracts
+    def __init__(self, reader: BlockReader, policy: IndexerPolicy, clock: Clock) -> None:
+        self._reader = reader
         self._policy = policy
-        self._checks = checks
-        self._witnesses = witnesses
         self._clock = clock
         self._incomplete: tuple[Hash32, float] | None = None
         """The fork of a branch that was read in part only, and when this was first so."""
@@ -65,7 +54,7 @@ class BranchReader:
         parts = await self._read_parts(undo, last)
         if not parts:
             return None
-        branch = NewBranch(head.number, _joined(parts))
+        branch = NewBranch(head.number, joined(parts))
         if parts[-1].last[0] == last or _count_facts(parts) >= self._policy.branch_facts:
             self._incomplete = None
             return branch
@@ -79,13 +68,8 @@ class BranchReader:
         parts: list[BlockRange] = []
         number, tip = undo.fork
         while number < last and _count_facts(parts) < self._policy.branch_facts:
-            part = await read_head(
-                undo.node,
-                self._contracts,
-                number + 1,
-                min(last, number + self._policy.head_blocks),
-                self._checks,
-                self._witnesses,
+            part = await self._reader.read_head(
+                undo.node, number + 1, min(last, number + self._policy.head_blocks)
             )
             if part is None:
                 break
@@ -104,15 +88,3 @@ class BranchReader:
 
 def _count_facts(parts: Sequence[BlockRange]) -> int:
     return sum(part.fact_counts().total() for part in parts)
-
-
-def _joined(parts: Sequence[BlockRange]) -> BlockRange:
-    by_contract = zip(*(part.facts for part in parts), strict=True)
-    return replace(
-        parts[0],
-        blocks=[block for part in parts for block in part.blocks],
-        facts=[
-            (column[0][0], [fact for _, facts in column for fact in facts])
-            for column in by_contract
-        ],
-    )

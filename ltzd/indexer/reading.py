@@ -16,7 +16,8 @@ from operator import itemgetter
 
 import structlog
 
-from ltzd.chain.node.node import Header, Node, is_too_large, quantity
+from ltzd.chain.node.answers.typed import Header, is_too_large, quantity
+from ltzd.chain.node.node import Node
 from ltzd.chain.node.refusals import RefusalKind
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.node.second_opinions import answered_in_time
@@ -66,102 +67,101 @@ class BlockRange:
         return counts
 
 
-async def read_head(
-    node: Node,
-    contracts: Contracts,
-    first: int,
-    last: int,
-    checks: LogChecks,
-    witnesses: LogWitnesses,
-) -> BlockRange | None:
-    """Reads the blocks first…last with all their headers.
+class BlockReader:
+    """Reads ranges of blocks with the contracts' facts; each range has been checked."""
 
-    The range ends early if the node has fewer blocks. Returns None if the node's answers do not fit
-    each other, which happens while the chain changes: the caller asks again.
-    """
-    last = min(last, first + node.range_blocks - 1)
-    while True:
-        try:
-            headers, logs = await node.headers_and_logs(first, last, *addresses(contracts))
-            break
-        except RpcError as error:
-            if first == last:
-                logs, header = await logs_by_receipts(node, contracts, first, error)
-                headers = [header]
+    def __init__(self, contracts: Contracts, checks: LogChecks, witnesses: LogWitnesses) -> None:
+        self._contracts = contracts
+        self._checks = checks
+        self._witnesses = witnesses
+
+    async def read_head(self, node: Node, first: int, last: int) -> BlockRange | None:
+        """Reads the blocks first…last with all their headers.
+
+        The range ends early if the node has fewer blocks. Returns None if the node's answers do not
+        fit each other, which happens while the chain changes: the caller asks again.
+        """
+        last = min(last, first + node.range_blocks - 1)
+        while True:
+            try:
+                headers, logs = await node.headers_and_logs(
+                    first, last, *addresses(self._contracts)
+                )
                 break
-            last = shortened(node, first, last, error)
-    return await head_range(node, contracts, headers, logs, first, checks, witnesses)
+            except RpcError as error:
+                if first == last:
+                    logs, header = await logs_by_receipts(node, self._contracts, first, error)
+                    headers = [header]
+                    break
+                last = shortened(node, first, last, error)
+        return await self.checked(node, headers, logs, first)
 
+    async def checked(
+        self,
+        node: Node,
+        headers: Sequence[Header | None],
+        logs: list[NodeLog],
+        first: int,
+    ) -> BlockRange | None:
+        """As `read_head`, from headers and logs that the node has answered."""
+        chain = linked(headers, first)
+        if chain is None:
+            return None
+        logs_by_block = _group_by_block(logs)
+        if not logs_by_block.keys() <= {header.hash for header in chain}:
+            return None
+        self._checks.learn(chain, logs_by_block)
+        for position, header in enumerate(chain):
+            block_logs = logs_by_block.get(header.hash, ())
+            suspects = self._checks.suspects(node, header, self._contracts, block_logs)
+            missing = await self._checks.missing_logs(
+                node, header, suspects, has_logs=bool(block_logs)
+            )
+            if missing is None:
+                del chain[position:]
+                kept = {header.hash for header in chain}
+                logs = [entry for entry in logs if hash_of(entry["blockHash"]) in kept]
+                break
+            logs += missing
+        if not chain:
+            return None
+        confirmed = await self._confirmed(node, first, chain[-1], logs)
+        if confirmed is None:
+            return None
+        await check_future_blocks(node, chain)
+        return await _block_range(chain[0].parent_hash, chain, confirmed, self._contracts)
 
-async def head_range(
-    node: Node,
-    contracts: Contracts,
-    headers: Sequence[Header | None],
-    logs: list[NodeLog],
-    first: int,
-    checks: LogChecks,
-    witnesses: LogWitnesses,
-) -> BlockRange | None:
-    """As `read_head`, from headers and logs that the node has answered."""
-    chain = linked(headers, first)
-    if chain is None:
-        return None
-    logs_by_block = _group_by_block(logs)
-    if not logs_by_block.keys() <= {header.hash for header in chain}:
-        return None
-    checks.learn(chain, logs_by_block)
-    for position, header in enumerate(chain):
-        block_logs = logs_by_block.get(header.hash, ())
-        suspects = checks.suspects(node, header, contracts, block_logs)
-        missing = await checks.missing_logs(node, header, suspects, has_logs=bool(block_logs))
+    async def read_range(self, node: Node, first: int, last: int) -> BlockRange | None:
+        """Reads the final blocks first…last by one `eth_getLogs`, checked by the blooms of all.
+
+        The range has the length that this node has accepted so far, and ends earlier if the node
+        refuses it as too large. Returns None if the node's answers do not fit each other. Raises
+        NodeUnavailable.
+        """
+        logs, header, last = await _logs_up_to(node, self._contracts, first, last)
+        if header is None:
+            return None  # The node has not reached the last block: its logs may be cut off.
+        confirmed = await self._confirmed(node, first, header, logs)
+        if confirmed is None:
+            return None
+        chain = linked(await node.headers(range(first, last + 1)), first)
+        if chain is None or len(chain) != last + 1 - first or chain[-1].hash != header.hash:
+            return None
+        logs_by_block = _group_by_block(confirmed)
+        if not logs_by_block.keys() <= {header.hash for header in chain}:
+            return None
+        missing = await self._checks.check_range(node, chain, logs_by_block, self._contracts)
         if missing is None:
-            del chain[position:]
-            kept = {header.hash for header in chain}
-            logs = [entry for entry in logs if hash_of(entry["blockHash"]) in kept]
-            break
-        logs += missing
-    if not chain:
-        return None
-    confirmed = await confirmed_logs(node, contracts, first, chain[-1], logs, witnesses)
-    if confirmed is None:
-        return None
-    await check_future_blocks(node, chain)
-    return await _block_range(chain[0].parent_hash, chain, confirmed, contracts)
+            return None
+        logs = [*confirmed, *missing]
+        with_logs = _group_by_block(logs).keys()
+        kept = [header for header in chain if header.hash in with_logs or header.number == last]
+        return await _block_range(chain[0].parent_hash, kept, logs, self._contracts)
 
-
-async def read_range(
-    node: Node,
-    contracts: Contracts,
-    first: int,
-    last: int,
-    checks: LogChecks,
-    witnesses: LogWitnesses,
-) -> BlockRange | None:
-    """Reads the final blocks first…last by one `eth_getLogs`, checked by the blooms of all blocks.
-
-    The range has the length that this node has accepted so far, and ends earlier if the node
-    refuses it as too large. Returns None if the node's answers do not fit each other. Raises
-    NodeUnavailable.
-    """
-    logs, header, last = await _logs_up_to(node, contracts, first, last)
-    if header is None:
-        return None  # The answering node has not reached the last block: its logs may be cut off.
-    confirmed = await confirmed_logs(node, contracts, first, header, logs, witnesses)
-    if confirmed is None:
-        return None
-    chain = linked(await node.headers(range(first, last + 1)), first)
-    if chain is None or len(chain) != last + 1 - first or chain[-1].hash != header.hash:
-        return None
-    logs_by_block = _group_by_block(confirmed)
-    if not logs_by_block.keys() <= {header.hash for header in chain}:
-        return None
-    missing = await checks.check_range(node, chain, logs_by_block, contracts)
-    if missing is None:
-        return None
-    logs = [*confirmed, *missing]
-    with_logs = _group_by_block(logs).keys()
-    kept = [header for header in chain if header.hash in with_logs or header.number == last]
-    return await _block_range(chain[0].parent_hash, kept, logs, contracts)
+    async def _confirmed(
+        self, node: Node, first: int, last: Header, logs: Iterable[NodeLog]
+    ) -> list[NodeLog] | None:
+        return await confirmed_logs(node, self._contracts, first, last, logs, self._witnesses)
 
 
 async def confirmed_logs(

@@ -14,7 +14,8 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node import bloom
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.answers.typed import Header
+from ltzd.chain.node.node import Node
 from ltzd.errors import ImpossibleFact, NodeUnavailable
 from ltzd.indexer.completeness.block_logs import fits_block
 from ltzd.indexer.completeness.open_blocks import blocks_that_may_hold
@@ -22,7 +23,7 @@ from ltzd.indexer.contracts import Fact, IndexedContract, NodeLog
 from ltzd.indexer.log_checks import LOGS, LogChecks
 from ltzd.indexer.log_witnesses import LogWitnesses
 from ltzd.indexer.policy import IndexerPolicy
-from ltzd.indexer.reading import BlockRange, addresses, read_head, read_range
+from ltzd.indexer.reading import BlockRange, BlockReader, addresses
 from ltzd.rules.indexer.differences import Difference, compare_rows
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains, derived_rows, mending
@@ -85,8 +86,11 @@ class IndexRepair:
         self._chain_id = chain_id
         self._contracts = contracts
         self._policy = policy
-        self._checks = LogChecks(policy.second_look_seconds)
-        self._witnesses = LogWitnesses(policy.second_look_seconds)
+        self._reader = BlockReader(
+            contracts,
+            LogChecks(policy.second_look_seconds),
+            LogWitnesses(policy.second_look_seconds),
+        )
         self._waiting: list[RangeCheck] = []
         """Checks whose corrections cannot be without those of other blocks."""
 
@@ -247,13 +251,12 @@ class IndexRepair:
         return cursor
 
     async def _read(self, node: Node, first: int, last: int, cursor: Cursor) -> BlockRange:
-        contracts, checks, witnesses = self._contracts, self._checks, self._witnesses
         if first <= cursor.final_number:
             last = min(last, cursor.final_number, first + self._policy.range_blocks - 1)
-            block_range = await read_range(node, contracts, first, last, checks, witnesses)
+            block_range = await self._reader.read_range(node, first, last)
         else:
             last = min(last, first + self._policy.head_blocks - 1)
-            block_range = await read_head(node, contracts, first, last, checks, witnesses)
+            block_range = await self._reader.read_head(node, first, last)
         if block_range is None:
             raise NodeUnavailable("The node's answers do not fit each other", kind="malformed")
         return block_range

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import structlog
 
+from ltzd.chain.node.answers.typed import Account, Header
 from ltzd.chain.node.gas_prices import prevailing_gas_price
 from ltzd.chain.node.l1_costs import L1CostReader
-from ltzd.chain.node.node import Account, Header, Node
+from ltzd.chain.node.node import Node
 from ltzd.chain.node.second_opinions import Question, compare_views, compare_with_others
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable

@@ -142,8 +142,7 @@ class WalletLane(ABC):
         await used_nonces(self._node, self.wallet, next_nonce, self.kind)
         await self._compare_references()
 
-    @abstractmethod
-    async def _compare_references(self) -> None:
+    async def _compare_references(self) -> None:  # noqa: B027 - only mints use references
         """Raises Stopped if the chain has used references that the database has not given out.
 
         Raises NodeUnavailable.
@@ -299,6 +298,7 @@ class WalletLane(ABC):
         finally:
             signer.close()
             work.end_term()
+            self.pause.set(None)  # The reason to wait was this term's.
 
     async def _first_nonce(self) -> int:
         """A new lane's first nonce; 0 for a lane that has a row. Raises NodeUnavailable."""

@@ -1,11 +1,11 @@
-"""The parts in which mint lanes and relay lanes differ: their work and its outcomes.
+"""The parts in which the kinds of lanes differ: their work and its outcomes.
 
 `LaneWork` signs queued work. `OutcomeSink` passes the outcomes of a lane's transactions to the
 records that wait for them.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 from uuid import UUID
 
 import structlog
@@ -28,69 +28,72 @@ StateChange = tuple[OpenTransaction, list[Effect]]
 """A transaction in its new state, and the effects that the change asks for."""
 
 
-class LaneWork(Protocol):
-    max_batch: int
+class LaneWork(ABC):
+    """A kind of work overrides what it does not share with most kinds."""
+
+    max_batch = 1
     """The most items that one `sign_next` takes."""
-    sufficient_batch: int
+    sufficient_batch = 1
     """The number of waiting items that are signed at once; fewer items may gather first."""
 
     @property
     def waits_for_block(self) -> bool:
         """Whether a new block may let items be signed although nothing pauses the lane."""
-        ...
+        return False
 
+    @abstractmethod
     async def sign_next(self, at_least: int = 1) -> int:
         """Sign and store waiting items; return how many, with those that may never be signed.
 
         Returns 0 if fewer than `at_least` wait, or if the lane may not send now. Raises LaneLost,
         DatabaseUnavailable, NodeUnavailable; nothing is spent then.
         """
-        ...
 
     def expected_items(self) -> int:
         """How many items are likely to be queued soon."""
-        ...
+        return 0
 
-    def end_term(self) -> None:
-        """Clear the lane's reason to wait, which was this term's."""
-        ...
+    def end_term(self) -> None:  # noqa: B027 - few kinds have anything to end
+        """End what lasts as long as the lane's term."""
 
+    @abstractmethod
     async def refresh(self, view: ChainView) -> None:
         """Read the chain's limits of this work as of a view. Raises NodeUnavailable.
 
         Called for each new block, and before mined transactions leave those in flight. Sets all
         values at once, after the last read.
         """
-        ...
 
     async def indexed_inclusions(self) -> Mapping[int, Inclusion]:
-        """Transactions in flight whose block the indexer has read, by nonce."""
-        ...
+        """Transactions in flight whose block the indexer has read, by nonce.
 
-    def on_reverted(self, tx: OpenTransaction, inclusion: Inclusion) -> None:
+        Returns none where only a receipt tells enough.
+        """
+        return {}
+
+    def on_reverted(  # noqa: B027 - few kinds act on it, as on the next
+        self, tx: OpenTransaction, inclusion: Inclusion
+    ) -> None:
         """This transaction of the lane was mined, and failed."""
-        ...
 
-    def on_abandoned(self, tx: OpenTransaction) -> None:
+    def on_abandoned(self, tx: OpenTransaction) -> None:  # noqa: B027
         """Nodes refuse this transaction's bytes for good: a self-transfer takes its nonce."""
-        ...
 
 
-class OutcomeSink(Protocol):
+class OutcomeSink:
+    """Does nothing: a subclass overrides what its records wait for."""
+
     async def save(self, connection: Connection, changes: Sequence[StateChange]) -> None:
         """Update the waiting records, in the database transaction of the changes."""
-        ...
 
     def notify(self, changes: Sequence[StateChange]) -> None:
         """Wake the waiters of this process, after the commit."""
-        ...
 
     def on_published(self, transactions: Sequence[OpenTransaction]) -> None:
         """A node holds these transactions, and their rows say so."""
-        ...
 
 
-class RewardOutcomeSink:
+class RewardOutcomeSink(OutcomeSink):
     """Puts the rewards of a failed or cancelled mint back into the queue."""
 
     def __init__(self, wakeups: WakeupHub, hooks: InProcessHooks) -> None:
@@ -140,8 +143,11 @@ async def _suspects(
     return await rewards.unminted_of(connection, tx.id)
 
 
-class RelayOutcomeSink:
-    """Ends relays. A relay that failed is not sent again: its simulation no longer holds."""
+class RelayOutcomeSink(OutcomeSink):
+    """Ends relays. A relay that failed is not sent again: its simulation no longer holds.
+
+    Nothing hears of a publication: the waiters of a relay wait for its block.
+    """
 
     def __init__(self, wakeups: WakeupHub) -> None:
         self._wakeups = wakeups
@@ -156,9 +162,6 @@ class RelayOutcomeSink:
             self._wakeups.notify(RELAYED)
         if self._has_followers:
             self._wakeups.notify(RELAYS)
-
-    def on_published(self, transactions: Sequence[OpenTransaction]) -> None:
-        """Does nothing: the waiters of a relay wait for its block."""
 
 
 def _ran_out_of_gas(tx: OpenTransaction) -> bool:

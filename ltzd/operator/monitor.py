@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import structlog
 
-from ltzd.chain.node.node import Header, Receipt
+from ltzd.chain.node.answers.typed import Header, Receipt
 from ltzd.chain.node.view import ChainView
 from ltzd.concurrency.outages import Outage
 from ltzd.errors import NodeUnavailable

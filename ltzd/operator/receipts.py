@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from ltzd.chain.node.node import Header, Node, Receipt
+from ltzd.chain.node.answers.typed import Header, Receipt
+from ltzd.chain.node.node import Node
 from ltzd.chain.node.second_opinions import answered_in_time
 from ltzd.chain.node.view import ChainView
 from ltzd.concurrency.clock import Clock

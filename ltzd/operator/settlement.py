@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import structlog
 
-from ltzd.chain.node.node import Receipt
+from ltzd.chain.node.answers.typed import Receipt
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.funds import FundsTracker

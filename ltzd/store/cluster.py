@@ -108,7 +108,7 @@ async def _block_seconds(connection: Connection) -> float | None:
 async def _wallets(connection: Connection) -> tuple[WalletFacts, ...]:
     """A retired wallet is returned only if its last transactions need a person."""
     rows = await connection.fetch(
-        """
+        f"""
         WITH recent AS (
           SELECT chain_id, wallet, paused_for, paused_since FROM lanes
            WHERE paused_seen_at > now() - make_interval(secs => $1)
@@ -118,12 +118,12 @@ async def _wallets(connection: Connection) -> tuple[WalletFacts, ...]:
           FROM operator_wallets w
           LEFT JOIN recent ON recent.chain_id = w.chain_id AND recent.wallet = w.wallet
           LEFT JOIN leases
-            ON leases.name = 'lane/' || w.chain_id || '/0x' || encode(w.wallet, 'hex')
+            ON leases.name = {leases.lane_lease_sql("w")}
            AND leases.expires_at > now()
          WHERE w.state <> 'retired' OR recent.paused_for = 'key_gone'
          ORDER BY w.kind, w.added_at, w.wallet
          LIMIT $2
-        """,
+        """,  # noqa: S608
         SHOWN_FOR_SECONDS,
         _MOST_WALLETS,
     )

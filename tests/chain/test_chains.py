@@ -14,7 +14,8 @@ import pytest_asyncio
 
 from ltzd.chain.contracts import ltz
 from ltzd.chain.deployment.cold_wallet import ColdWallet
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.answers.typed import Header
+from ltzd.chain.node.node import Node
 from ltzd.operator.policy import FUNDS, LanePolicy
 from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.rules.operator.requests import Action

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.store import database, processes
-from ltzd.store.database import migrate
+from ltzd.store.schema_revisions import migrate
 from tests.support.chain.fake_node import FakeNode
 from tests.support.instances.run_process import Deployment
 from tests.support.services.postgres import Databases, a_postgres

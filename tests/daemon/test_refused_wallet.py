@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest_asyncio
 
-from ltzd.store.database import migrate
+from ltzd.store.schema_revisions import migrate
 from ltzd.values import checksummed
 from tests.support.chain.fake_node import LTZ_AT, OTHERS_AT, FakeNode
 from tests.support.commands import Outcome, ltzd

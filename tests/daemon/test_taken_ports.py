@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.http.server import listen
-from ltzd.store import database
+from ltzd.store import schema_revisions
 from tests.support.chain.fake_node import FakeNode
 from tests.support.instances.run_process import Deployment
 from tests.support.ports import free_port
@@ -49,4 +49,4 @@ async def test_a_start_whose_port_is_taken_leaves_the_schema_as_it_is(
             output, _ = await process.communicate()
     assert process.returncode != 0
     assert f"Port {number} on 127.0.0.1 cannot be used" in output.decode()
-    assert (await database.read_schema(database_url)).revision is None
+    assert (await schema_revisions.read_schema(database_url)).revision is None

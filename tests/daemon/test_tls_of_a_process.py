@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from ltzd.store.database import migrate
+from ltzd.store.schema_revisions import migrate
 from tests.support.certificates import a_pair, served_at, trusting
 from tests.support.chain.fake_node import FakeNode
 from tests.support.commands import ltzd_apart

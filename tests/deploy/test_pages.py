@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from ltzd.dev.services import postgres
 from ltzd.dev.services.chain import DevChain
 from ltzd.errors import Misconfigured
-from ltzd.store.database import migrate
+from ltzd.store.schema_revisions import migrate
 from tests.support.chain.chains import anvil_chain
 from tests.support.chain.tester import ETHER
 from tests.support.folders import a_data_directory

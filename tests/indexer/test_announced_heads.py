@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from ltzd.chain.node.answers.typed import Header
 from ltzd.chain.node.new_heads import NewHeads
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.dev.services.chain import Kind
 from ltzd.indexer.follower import Follower

@@ -1,13 +1,12 @@
 """Finality that a deep reorg (dev chains) takes back while a lane settles what was final."""
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
 
 from ltzd.operator.in_flight import InFlightTransactions
-from ltzd.operator.lane_work import StateChange
+from ltzd.operator.lane_work import OutcomeSink
 from ltzd.rules.operator.transactions import Finalized, Inclusion, ReceiptLost, State, Transaction
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains
@@ -30,17 +29,6 @@ from tests.support.rows.reorgs import undo_above
 
 HELD_BACK_SECONDS = 0.1
 FINAL = Inclusion(1, a_hash("block 1"), succeeded=True)
-
-
-class NobodyWaits:
-    async def save(self, connection: Connection, changes: Sequence[StateChange]) -> None:
-        pass
-
-    def notify(self, changes: Sequence[StateChange]) -> None:
-        pass
-
-    def on_published(self, transactions: Sequence[OpenTransaction]) -> None:
-        pass
 
 
 class Settling:
@@ -89,7 +77,7 @@ class Settling:
 @pytest.fixture
 async def settling(pool: Pool) -> Settling:
     lane = await a_lane(pool)
-    return Settling(pool, lane, InFlightTransactions(pool, lane, NobodyWaits()))
+    return Settling(pool, lane, InFlightTransactions(pool, lane, OutcomeSink()))
 
 
 async def test_a_final_mint_is_confirmed_and_a_deep_reorg_finds_it(settling: Settling) -> None:

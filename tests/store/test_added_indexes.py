@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from ltzd.store import background_migrations, database
+from ltzd.store import background_migrations, database, schema_revisions
 from ltzd.store.background_migrations import BackgroundMigrations
 from ltzd.store.database import Connection
 from ltzd.store.migrations import concurrent_indexes, upgrades
@@ -60,7 +60,7 @@ async def url(databases: Databases) -> AsyncIterator[str]:
             a_wallet(2),
         )
         await connection.close()
-        await database.migrate(url)
+        await schema_revisions.migrate(url)
         yield url
 
 

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from ltzd.errors import DatabaseUnavailable, Misconfigured
-from ltzd.store import database
+from ltzd.store import database, schema_revisions
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.event_handler import partitions
 from tests.support.rows.core import value
@@ -39,14 +39,14 @@ async def empty(url: str) -> None:
 
 async def test_migrating_a_current_database_changes_nothing(database_url: str) -> None:
     before = await tables(database_url)
-    await database.migrate(database_url)
+    await schema_revisions.migrate(database_url)
     assert await tables(database_url) == before
     assert {"events", "rewards", "transactions", "alembic_version"} <= before
 
 
 async def test_two_concurrent_migrations_create_one_schema(database_url: str) -> None:
     await empty(database_url)
-    await asyncio.gather(*(database.migrate(database_url) for _ in range(3)))
+    await asyncio.gather(*(schema_revisions.migrate(database_url) for _ in range(3)))
     assert {"events", "rewards", "transactions", "alembic_version"} <= await tables(database_url)
 
 
@@ -56,7 +56,7 @@ async def test_a_newer_schema_is_refused(database_url: str) -> None:
     await connection.close()
 
     with pytest.raises(Misconfigured, match=r"9999.*newer ltzd"):
-        await database.migrate(database_url)
+        await schema_revisions.migrate(database_url)
 
 
 async def test_an_unreachable_server_is_unavailable() -> None:
@@ -65,7 +65,7 @@ async def test_an_unreachable_server_is_unavailable() -> None:
     with pytest.raises(DatabaseUnavailable):
         await database.connect(NOWHERE, "test")
     with pytest.raises(DatabaseUnavailable):
-        await database.migrate(NOWHERE)
+        await schema_revisions.migrate(NOWHERE)
 
 
 async def test_a_database_that_does_not_exist_is_a_configuration_error(
@@ -309,7 +309,7 @@ async def test_backslashes_mean_themselves_in_migrations_and_statements(database
     """Administrators set `standard_conforming_strings` for older programs."""
     async with defaults(database_url, {"standard_conforming_strings": "off"}):
         await empty(database_url)
-        await database.migrate(database_url)
+        await schema_revisions.migrate(database_url)
         pool = await database.open_pool(database_url, size=1)
         single = await database.connect(database_url, "test")
         try:

@@ -11,9 +11,10 @@ import pytest_asyncio
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.rules.database_connections import PoolPolicy
 from ltzd.store import database, durability
-from ltzd.store.database import migrate, session
+from ltzd.store.database import session
 from ltzd.store.durability import DurabilitySettings
 from ltzd.store.role_pools import open_role_pools
+from ltzd.store.schema_revisions import migrate
 from tests.support.commands import ltzd_apart
 from tests.support.secret_files import write_secret
 from tests.support.services.postgres import Databases, a_postgres

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from ltzd.store import background_migrations, database
+from ltzd.store import background_migrations, database, schema_revisions
 from ltzd.store.background_migrations import STEPS, BackgroundMigrations
 from ltzd.store.database import Connection
 from ltzd.store.indexer import partitions
@@ -95,7 +95,7 @@ async def url(databases: Databases) -> AsyncIterator[str]:
         await connection.execute("GRANT SELECT ON perk_claims TO PUBLIC")
         await fill(connection)
         await connection.close()
-        await database.migrate(url)
+        await schema_revisions.migrate(url)
         yield url
 
 

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from ltzd.rules.event_handler.claims import ClaimRecord
 from ltzd.rules.event_handler.event_ids import event_id, first_id
-from ltzd.store import background_migrations, database
+from ltzd.store import background_migrations, database, schema_revisions
 from ltzd.store.background_migrations import STEPS, BackgroundMigrations
 from ltzd.store.database import Connection
 from ltzd.store.event_handler import partitions
@@ -54,7 +54,7 @@ async def url(databases: Databases) -> AsyncIterator[str]:
         for _ in range(ROWS):
             await add(connection, uuid4())
         await connection.close()
-        await database.migrate(url)
+        await schema_revisions.migrate(url)
         yield url
 
 

@@ -15,7 +15,7 @@ from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
-from ltzd.store import database
+from ltzd.store import database, schema_revisions
 from ltzd.store.background_migrations import BackgroundMigrations
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
@@ -139,7 +139,7 @@ async def test_lanes_and_their_transactions_continue_after_the_relay_migration(
     await fill(connection)
     await connection.close()
 
-    await database.migrate(empty_url)
+    await schema_revisions.migrate(empty_url)
 
     pool = await database.open_pool(empty_url, size=2)
     inclusion = Inclusion(5, Hash32(b"\x05" * 32), True, GasCost(Hash32(b"\x01" * 32), 40_000, 9))
@@ -173,7 +173,7 @@ async def test_rows_of_the_first_version_are_kept_by_the_second_migration(empty_
     await fill(connection)
     await connection.close()
 
-    await database.migrate(empty_url)
+    await schema_revisions.migrate(empty_url)
 
     pool = await database.open_pool(empty_url, size=2)
     try:
@@ -262,7 +262,7 @@ async def test_a_database_that_indexed_only_ltz_is_rebuilt_with_the_other_contra
     await follow_as_before(connection, node)
     await connection.close()
 
-    await database.migrate(empty_url)
+    await schema_revisions.migrate(empty_url)
 
     pool = await database.open_pool(empty_url, size=2)
     chain = ChainIdentity(CHAIN_ID, node.blocks[0].hash, LTZ_AT, 1)
@@ -347,7 +347,7 @@ async def test_leaderboards_start_with_past_earnings_for_any_configured_time_zon
         await owe_as_before(connection, brand, ben, 9, kind=PAYMENT, mined=True)
     await connection.close()
 
-    await database.migrate(empty_url)
+    await schema_revisions.migrate(empty_url)
 
     connection = await database.connect(empty_url, "test")
     days = dict(await connection.fetch("SELECT DISTINCT brand_id, earned_on FROM rewards"))
@@ -404,7 +404,7 @@ async def test_earlier_redemptions_are_linked_to_a_matching_payment_on_chain(
         )
     await connection.close()
 
-    await database.migrate(empty_url)
+    await schema_revisions.migrate(empty_url)
 
     connection = await database.connect(empty_url, "test")
     rows = await connection.fetch("SELECT id, paid_block_number FROM site_redemptions")
@@ -446,7 +446,7 @@ async def test_todays_relays_count_for_their_wallets_after_the_gas_budget_migrat
         )
     await connection.close()
 
-    await database.migrate(empty_url)
+    await schema_revisions.migrate(empty_url)
 
     pool = await database.open_pool(empty_url, size=1)
     wallet = "0x" + a_wallet(1).hex()
@@ -498,7 +498,7 @@ async def test_a_link_by_token_is_ended_and_its_spending_above_the_brands_gifts_
         await connection.execute(redemption, *values)
     await connection.close()
 
-    await database.migrate(empty_url)
+    await schema_revisions.migrate(empty_url)
 
     connection = await database.connect(empty_url, "test")
     members = await connection.fetch(

@@ -64,8 +64,7 @@ class EarlySimulation:
 
     def end(self) -> None:
         """The result is not needed any more."""
-        if not self._task.cancel() and not self._task.cancelled():
-            self._task.exception()  # so that asyncio does not report it as lost
+        self._task.cancel()
 
     async def _run(self) -> SimulatedCall | None:
         try:

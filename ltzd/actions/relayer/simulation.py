@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from ltzd.actions.relayer.gas_estimates import GasEstimateCache
 from ltzd.chain.contracts import abi_words, reverts
+from ltzd.chain.node.answers.typed import Revert
 from ltzd.chain.node.gas_prices import prevailing_gas_price
 from ltzd.chain.node.l1_costs import L1CostReader
-from ltzd.chain.node.node import BlockRef, Node, Revert
+from ltzd.chain.node.node import BlockRef, Node
 from ltzd.concurrency.cached_value import CachedValue
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.concurrency.single_flight import SingleFlight

@@ -26,9 +26,10 @@ from ltzd.chain.deployment.plan import (
     plan,
     wanted_grants,
 )
+from ltzd.chain.node.answers.typed import revert_of
 from ltzd.chain.node.block_refusals import lacks_block
 from ltzd.chain.node.l1_costs import L1CostReader
-from ltzd.chain.node.node import Node, revert_of
+from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
 from ltzd.chain.signing import SignedTransaction, Signer, UnsignedTransaction
 from ltzd.concurrency.clock import Clock, loop_time

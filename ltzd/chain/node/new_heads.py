@@ -17,8 +17,8 @@ import msgspec
 import structlog
 
 from ltzd import telemetry
+from ltzd.chain.node.answers.typed import LARGEST_COUNT, Header, block_timestamp, quantity
 from ltzd.chain.node.client import node_name
-from ltzd.chain.node.node import LARGEST_COUNT, Header, block_timestamp, quantity
 from ltzd.chain.node.ws_rpc import without_redirects
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.rules.indexer.block_times import BlockTimes, silence_seconds

@@ -4,109 +4,35 @@ Every call raises NodeUnavailable if the node does not answer or answers malform
 are ints, hashes bytes, fees wei per gas.
 """
 
-import re
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import msgspec
-
+from ltzd.chain.node.answers import typed
+from ltzd.chain.node.answers.typed import Account, Header, Receipt, Revert
 from ltzd.chain.node.block_refusals import lacks_block, refuses_hash
-from ltzd.chain.node.calls import EXECUTION_CODE
 from ltzd.chain.node.log_entries import LogEntry, log_entries
 from ltzd.chain.node.publish_outcomes import classify_publish_error
-from ltzd.chain.node.refusals import SIZE_KINDS, RefusalKind
+from ltzd.chain.node.refusals import RefusalKind
 from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
 from ltzd.chain.proofs.receipts import are_receipts_of
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import GasPrice
-from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """`base_fee` and `gas_limit` are None on a chain whose blocks lack them.
-
-    `transactions` counts the block's transactions; None if the node does not list them.
-    """
-
-    number: int
-    hash: Hash32
-    parent_hash: Hash32
-    timestamp: int
-    bloom: bytes
-    base_fee: int | None
-    gas_limit: int | None = None
-    transactions: int | None = None
-
+from ltzd.values import Address, Hash32, address_of, hex_of
 
 BlockRef: TypeAlias = Header | int | str
 """A block by its header, which names exactly that block (EIP-1898), by height, or by tag."""
-
-
-class Receipt(msgspec.Struct, frozen=True):
-    """`effective_gas_price` is None if the node tells none, as clients from before EIP-1559 do.
-
-    On an OP-stack chain `l1_fee_wei` was paid beside the gas, and an operator fee if the receipt
-    has one.
-    """
-
-    transaction_hash: Hash32
-    block_number: int
-    block_hash: Hash32
-    succeeded: bool
-    gas_used: int
-    effective_gas_price: int | None
-    l1_fee_wei: int = 0
-    has_operator_fee: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """`balance` is in wei; `nonce` is the number of the wallet's mined transactions."""
-
-    balance: int
-    nonce: int
-
-
-@dataclass(frozen=True, slots=True)
-class Revert:
-    """A call that failed. `data` is None if the node does not say that the contract reverted.
-
-    Then the fault may be the node's: its gas cap, a pruned state or a timeout.
-    """
-
-    data: bytes | None
-    text: str
-
-    @property
-    def is_out_of_gas(self) -> bool:
-        """Whether the node says that the gas limit did not suffice."""
-        return not self.data and _OUT_OF_GAS.search(self.text) is not None
-
-
-_OUT_OF_GAS = re.compile(r"out\s?of\s?gas|gas required exceeds|intrinsic gas", re.IGNORECASE)
-_REVERTED_CODE = 3
-"""geth's code of `execution reverted`, which other clients use too."""
-_UNINDEXED = "transaction indexing is in progress"
 
 _MARKET: Sequence[RpcCall] = (
     ("eth_feeHistory", ("0x1", "latest", [])),
     ("eth_maxPriorityFeePerGas", ()),
 )
 
-_YEAR_10000 = 253_402_300_800
-LARGEST_COUNT = 2**63 - 1
-"""The largest height, nonce or gas used: what PostgreSQL's bigint holds."""
 _RECEIPTS_AT_ONCE = 200
 _LARGE_BLOCK = 256
 """From so many transactions on, anvil is not asked for all receipts of a block at once: for each it
 reads the whole block, and until it has them all it may answer nothing else."""
 _RECEIPTS_OF_ANVIL_AT_ONCE = 32
-LARGEST_INDEX = 2**31 - 1
-"""The largest index of a log in its block: what PostgreSQL's integer holds."""
-_LARGEST_WORD = 2**256 - 1
 
 
 class Node:
@@ -172,7 +98,7 @@ class Node:
         self._rpc.report_silence()
 
     async def chain_id(self) -> int:
-        return _number(await self._ask("eth_chainId"))
+        return typed.number_of(await self._ask("eth_chainId"))
 
     async def chain_proof(self, contract: Address) -> tuple[int, Header | None, bytes]:
         """Chain id, block 0, and the code of a contract in the newest block, in one batch."""
@@ -183,11 +109,15 @@ class Node:
                 ("eth_getCode", (hex_of(contract), "latest")),
             ]
         )
-        return _number(_checked(chain_id)), _header(_checked(genesis)), _data(_checked(code))
+        return (
+            typed.number_of(typed.checked(chain_id)),
+            typed.header_of(typed.checked(genesis)),
+            typed.data_of(typed.checked(code)),
+        )
 
     async def block(self, at: int | str) -> Header | None:
         """The canonical header at a height or tag, or None if the node has no such block."""
-        return _header(await self._ask("eth_getBlockByNumber", _block(at), False))
+        return typed.header_of(await self._ask("eth_getBlockByNumber", _block(at), False))
 
     async def head_and_final(self) -> tuple[Header, int | None]:
         """The newest header, and the height of `finalized` or None if the node lacks this tag."""
@@ -197,7 +127,7 @@ class Node:
                 ("eth_getBlockByNumber", ("finalized", False)),
             ]
         )
-        return _newest(head), _finalized(final)
+        return typed.newest_header_of(head), typed.final_height_of(final)
 
     async def head_and_block(self, number: int) -> tuple[Header, Header | None]:
         """The newest header, and the canonical one at a height, in one batch."""
@@ -207,7 +137,7 @@ class Node:
                 ("eth_getBlockByNumber", (hex(number), False)),
             ]
         )
-        return _newest(head), _header(_checked(block))
+        return typed.newest_header_of(head), typed.header_of(typed.checked(block))
 
     async def is_syncing(self) -> bool:
         """Whether the node says that it is still fetching the chain.
@@ -234,13 +164,13 @@ class Node:
                 *_range_calls(first, last, contracts),
             ]
         )
-        if isinstance(logs, RpcError) and is_too_large(logs):
+        if isinstance(logs, RpcError) and typed.is_too_large(logs):
             headers = []
         return (
-            _newest(head),
-            _finalized(final),
-            [_header(None if isinstance(each, RpcError) else each) for each in headers],
-            [] if isinstance(logs, RpcError) else _log_list(logs, range(first, last + 1)),
+            typed.newest_header_of(head),
+            typed.final_height_of(final),
+            [typed.header_of(None if isinstance(each, RpcError) else each) for each in headers],
+            [] if isinstance(logs, RpcError) else typed.logs_of(logs, range(first, last + 1)),
         )
 
     async def headers(self, numbers: Sequence[int]) -> list[Header | None]:
@@ -248,14 +178,14 @@ class Node:
         answers = await self._rpc.batch(
             [("eth_getBlockByNumber", (hex(number), False)) for number in numbers]
         )
-        return [_header(_checked(answer)) for answer in answers]
+        return [typed.header_of(typed.checked(answer)) for answer in answers]
 
     async def full_blocks(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """Canonical blocks at these heights with their transactions, as the node shows them."""
         answers = await self._rpc.batch(
             [("eth_getBlockByNumber", (hex(number), True)) for number in numbers]
         )
-        blocks = [_checked(answer) for answer in answers]
+        blocks = [typed.checked(answer) for answer in answers]
         if not all(isinstance(block, dict) for block in blocks):
             raise NodeUnavailable("The node lacks a block", kind="behind")
         return blocks
@@ -270,8 +200,8 @@ class Node:
         *headers, logs = await self._rpc.batch(_range_calls(first, last, contracts))
         if isinstance(logs, RpcError):
             raise logs
-        node_logs = _log_list(logs, range(first, last + 1))
-        return [_header(_checked(header)) for header in headers], node_logs
+        node_logs = typed.logs_of(logs, range(first, last + 1))
+        return [typed.header_of(typed.checked(header)) for header in headers], node_logs
 
     async def logs_up_to(
         self, first: int, last: int, *contracts: Address
@@ -288,7 +218,7 @@ class Node:
         )
         if isinstance(logs, RpcError):
             raise logs
-        return _log_list(logs, range(first, last + 1)), _header(_checked(header))
+        return typed.logs_of(logs, range(first, last + 1)), typed.header_of(typed.checked(header))
 
     async def range_logs(self, first: int, last: int, *contracts: Address) -> list[LogEntry]:
         """The contracts' logs in a range, whose texts are the node's and unchecked.
@@ -305,11 +235,11 @@ class Node:
         }
         try:
             answer = await self._rpc.call("eth_getLogs", where)
-            return _log_list(answer, block_hash=block_hash)
+            return typed.logs_of(answer, block_hash=block_hash)
         except RpcError as error:
-            if is_too_large(error):
+            if typed.is_too_large(error):
                 return await self.logs_by_receipts(block_hash, *contracts)
-            raise _unavailable(error, "eth_getLogs: ") from error
+            raise typed.unavailable(error, "eth_getLogs: ") from error
 
     async def logs_by_receipts(
         self, block_hash: Hash32, *contracts: Address
@@ -318,7 +248,7 @@ class Node:
         kept: list[dict[str, Any]] = []
         try:
             async for receipts in self._receipts_of_block(block_hash):
-                logs = _logs_of(receipts, block_hash)
+                logs = typed.logs_of_receipts(receipts, block_hash)
                 kept += [log for log in logs if address_of(log["address"]) in contracts]
             return kept
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -339,7 +269,7 @@ class Node:
             else:
                 parts = self._receipts_of_block(block_hash)
             receipts = [receipt async for part in parts for receipt in part]
-            logs = _logs_of(receipts, block_hash)
+            logs = typed.logs_of_receipts(receipts, block_hash)
             kept = [log for log in logs if address_of(log["address"]) in contracts]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise NodeUnavailable("The node has no proper receipts of a block it named") from error
@@ -354,8 +284,8 @@ class Node:
             receipts = await self._rpc.call("eth_getBlockReceipts", hex_of(block_hash))
         except RpcError as error:
             kind = error.refusal.kind if error.refusal is not None else None
-            if kind is not RefusalKind.UNSUPPORTED and not is_too_large(error):
-                raise _unavailable(error, "eth_getBlockReceipts: ") from error
+            if kind is not RefusalKind.UNSUPPORTED and not typed.is_too_large(error):
+                raise typed.unavailable(error, "eth_getBlockReceipts: ") from error
         else:
             if not isinstance(receipts, list):
                 raise TypeError("not a list")
@@ -373,7 +303,7 @@ class Node:
             answers = await self._rpc.batch(
                 [("eth_getTransactionReceipt", (hash_,)) for hash_ in part]
             )
-            yield [_checked(answer) for answer in answers]
+            yield [typed.checked(answer) for answer in answers]
 
     async def _is_anvil(self) -> bool:
         traits = self._rpc.traits
@@ -386,15 +316,15 @@ class Node:
         return traits.is_anvil
 
     async def receipts(self, hashes: Sequence[Hash32]) -> list[Receipt | None]:
-        return [_receipt(_checked(answer)) for answer in await self._receipts(hashes)]
+        return [typed.receipt_of(typed.checked(answer)) for answer in await self._receipts(hashes)]
 
     async def known_receipts(self, hashes: Sequence[Hash32]) -> list[Receipt]:
         """The receipts that the node has now.
 
         A missing one may be that of an old block, if the node has not indexed all blocks yet.
         """
-        answers = [each for each in await self._receipts(hashes) if not _is_unindexed(each)]
-        receipts = [_receipt(_checked(answer)) for answer in answers]
+        answers = [each for each in await self._receipts(hashes) if not typed.is_unindexed(each)]
+        receipts = [typed.receipt_of(typed.checked(answer)) for answer in answers]
         return [receipt for receipt in receipts if receipt is not None]
 
     async def _receipts(self, hashes: Sequence[Hash32]) -> list[Any]:
@@ -404,8 +334,8 @@ class Node:
 
     async def nonce(self, wallet: Address, at: BlockRef = "latest") -> int:
         """The number of transactions of `wallet` up to a block, or `pending`."""
-        return _number(
-            await self._read(at, "eth_getTransactionCount", hex_of(wallet)), LARGEST_COUNT
+        return typed.number_of(
+            await self._read(at, "eth_getTransactionCount", hex_of(wallet)), typed.LARGEST_COUNT
         )
 
     async def pending_nonce(self, wallet: Address) -> int | None:
@@ -418,7 +348,7 @@ class Node:
             answer = await self._rpc.call("eth_getTransactionCount", hex_of(wallet), "pending")
         except RpcError:
             return None
-        return _number(answer, LARGEST_COUNT)
+        return typed.number_of(answer, typed.LARGEST_COUNT)
 
     async def pooled_nonces(self, wallet: Address) -> tuple[int, ...] | None:
         """The nonces of the wallet in the node's pool, in order; None if it does not show them.
@@ -429,10 +359,10 @@ class Node:
             answer = await self._rpc.call("txpool_contentFrom", hex_of(wallet))
         except RpcError:
             return None
-        return pool_nonces(answer)
+        return typed.pool_nonces(answer)
 
     async def balance(self, wallet: Address, at: BlockRef = "latest") -> int:
-        return _number(await self._read(at, "eth_getBalance", hex_of(wallet)))
+        return typed.number_of(await self._read(at, "eth_getBalance", hex_of(wallet)))
 
     async def account(self, wallet: Address, at: BlockRef = "latest") -> Account:
         """Balance and nonce, in one request."""
@@ -440,10 +370,13 @@ class Node:
         balance, nonce = await self._read_all(
             at, [("eth_getBalance", whose), ("eth_getTransactionCount", whose)]
         )
-        return Account(_number(_checked(balance)), _number(_checked(nonce), LARGEST_COUNT))
+        return Account(
+            typed.number_of(typed.checked(balance)),
+            typed.number_of(typed.checked(nonce), typed.LARGEST_COUNT),
+        )
 
     async def code(self, address: Address, at: BlockRef = "latest") -> bytes:
-        return _data(await self._read(at, "eth_getCode", hex_of(address)))
+        return typed.data_of(await self._read(at, "eth_getCode", hex_of(address)))
 
     async def gas_price(self, head: Header) -> GasPrice:
         """The gas price of the block after `head`.
@@ -462,7 +395,7 @@ class Node:
         head, history, tip = await self._rpc.batch(
             [("eth_getBlockByNumber", ("latest", False)), *_MARKET]
         )
-        header = _newest(head)
+        header = typed.newest_header_of(head)
         if header.base_fee is None:
             return await self._price_without_base_fee()
         return await self._price(header.base_fee, history, tip)
@@ -474,7 +407,7 @@ class Node:
         """
         answer = await self._ask("eth_feeHistory", hex(count), hex(head.number), [])
         try:
-            fees = [quantity(fee) for fee in answer["baseFeePerGas"][-count - 1 :]]
+            fees = [typed.quantity(fee) for fee in answer["baseFeePerGas"][-count - 1 :]]
         except (KeyError, TypeError, ValueError) as error:
             raise NodeUnavailable(
                 "The node's fee history is malformed", kind="malformed"
@@ -484,14 +417,16 @@ class Node:
         return fees
 
     async def _price(self, last_base_fee: int, history: Any, tip: Any) -> GasPrice:
-        base_fee = last_base_fee if isinstance(history, RpcError) else _next_base_fee(history)
+        base_fee = (
+            last_base_fee if isinstance(history, RpcError) else typed.next_base_fee_of(history)
+        )
         if not isinstance(tip, RpcError):
-            return GasPrice(base_fee, _number(tip))
-        gas_price = _number(await self._ask("eth_gasPrice"))
+            return GasPrice(base_fee, typed.number_of(tip))
+        gas_price = typed.number_of(await self._ask("eth_gasPrice"))
         return GasPrice(base_fee, max(0, gas_price - base_fee))
 
     async def _price_without_base_fee(self) -> GasPrice:
-        return GasPrice(0, _number(await self._ask("eth_gasPrice")), is_legacy=True)
+        return GasPrice(0, typed.number_of(await self._ask("eth_gasPrice")), is_legacy=True)
 
     async def view(self, to: Address, data: bytes, at: BlockRef = "latest") -> bytes:
         """The result of a call after a block. Raises RpcError with the revert data."""
@@ -509,14 +444,14 @@ class Node:
         for answer in answers:
             if isinstance(answer, RpcError):
                 raise answer
-        return [_data(answer) for answer in answers]
+        return [typed.data_of(answer) for answer in answers]
 
     async def view_outcomes(
         self, calls: Sequence[tuple[Address, bytes]], at: BlockRef = "latest"
     ) -> list[bytes | Revert]:
         """As `views`, with a Revert in place of the result of a call that failed."""
         return [
-            revert_of(answer) if isinstance(answer, RpcError) else _data(answer)
+            typed.revert_of(answer) if isinstance(answer, RpcError) else typed.data_of(answer)
             for answer in await self._read_all(at, _view_calls(calls))
         ]
 
@@ -535,7 +470,11 @@ class Node:
             if isinstance(answer, RpcError) and refuses_hash(answer):
                 # Some clients estimate after their newest block alone.
                 (answer,) = await self._outcomes([("eth_estimateGas", (call,))])
-        return revert_of(answer) if isinstance(answer, RpcError) else _number(answer, LARGEST_COUNT)
+        return (
+            typed.revert_of(answer)
+            if isinstance(answer, RpcError)
+            else typed.number_of(answer, typed.LARGEST_COUNT)
+        )
 
     async def simulate_call(
         self,
@@ -551,14 +490,14 @@ class Node:
             call["gas"] = hex(gas)
         if isinstance(at, Header) and not self._rpc.traits.reads_by_hash:
             (answer,) = await self._read_by_height(at, [("eth_call", (call,))])
-            return _revert(answer)
+            return typed.failure_of(answer)
         try:
-            _data(await self._rpc.batched_call("eth_call", call, _block(at)))
+            typed.data_of(await self._rpc.batched_call("eth_call", call, _block(at)))
         except RpcError as error:
             answer = error
             if isinstance(at, Header):
                 (answer,) = await self._checked_reads(at, [("eth_call", (call,))], [error])
-            return _revert(answer)
+            return typed.failure_of(answer)
         return None
 
     async def simulate(
@@ -579,7 +518,7 @@ class Node:
         for request, limit in zip(requests, gas or (), strict=gas is not None):
             request["gas"] = hex(limit)
         answers = await self._read_all(at, [("eth_call", (each,)) for each in requests])
-        return [_revert(answer) for answer in answers]
+        return [typed.failure_of(answer) for answer in answers]
 
     async def publish(self, raw: bytes) -> tuple[PublishOutcome, str]:
         """Sends signed bytes to the node; the text is the node's error message, for logs.
@@ -603,12 +542,12 @@ class Node:
         answers = await self._rpc.outcomes(
             [("eth_sendRawTransaction", (hex_of(raw),)) for raw in raws]
         )
-        return [_publication(answer) for answer in answers]
+        return [typed.publication_of(answer) for answer in answers]
 
     async def _read(self, at: BlockRef, method: str, *params: object) -> Any:
         """One read of state after a block; an error object means that the node cannot answer."""
         (answer,) = await self._read_all(at, [(method, params)])
-        return _checked(answer)
+        return typed.checked(answer)
 
     async def _read_all(self, at: BlockRef, calls: Sequence[RpcCall]) -> list[Any]:
         """The answers to calls that lack their last parameter, the block.
@@ -644,7 +583,7 @@ class Node:
         *answers, block = await self._rpc.batch(
             [*_after(calls, height), ("eth_getBlockByNumber", (height, False))]
         )
-        header = _header(_checked(block))
+        header = typed.header_of(typed.checked(block))
         if header is None or header.hash != at.hash:
             raise NodeUnavailable(f"The node has another block {at.number}", kind="behind")
         return answers
@@ -663,71 +602,7 @@ class Node:
         try:
             return await self._rpc.call(method, *params)
         except RpcError as error:
-            raise _unavailable(error, f"{method}: ") from error
-
-
-def pool_nonces(answer: Any) -> tuple[int, ...]:
-    """The nonces in an answer of `txpool_contentFrom`, whose keys are decimal numbers."""
-    try:
-        nonces = {
-            int(nonce) for part in ("pending", "queued") for nonce in (answer.get(part) or {})
-        }
-    except (AttributeError, TypeError, ValueError) as error:
-        raise NodeUnavailable("The node's pool is malformed", kind="malformed") from error
-    return tuple(sorted(nonce for nonce in nonces if 0 <= nonce <= LARGEST_COUNT))
-
-
-def _publication(answer: Any) -> tuple[PublishOutcome, str]:
-    if isinstance(answer, NodeUnavailable):
-        return PublishOutcome.UNKNOWN, answer.message
-    if isinstance(answer, RpcError):
-        return classify_publish_error(answer), answer.message
-    return PublishOutcome.ACCEPTED, ""
-
-
-def _next_base_fee(history: Any) -> int:
-    try:
-        return quantity(history["baseFeePerGas"][-1])
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise NodeUnavailable("The node's fee history is malformed", kind="malformed") from error
-
-
-def _revert(answer: Any) -> Revert | None:
-    if isinstance(answer, RpcError):
-        return revert_of(answer)
-    _data(answer)  # A missing result does not mean success.
-    return None
-
-
-def revert_of(error: RpcError) -> Revert:
-    """A node's error object as the failure of a call."""
-    reverted = (
-        error.code == _REVERTED_CODE
-        or (error.code == EXECUTION_CODE and error.data is not None)
-        or "revert" in error.message.lower()
-    )
-    return Revert((error.data or b"") if reverted or error.data else None, error.message)
-
-
-def _checked(answer: Any) -> Any:
-    if isinstance(answer, RpcError):
-        raise _unavailable(answer) from answer
-    return answer
-
-
-def _is_unindexed(answer: Any) -> bool:
-    """geth's answer for a transaction that it does not find, until all blocks are indexed."""
-    return isinstance(answer, RpcError) and _UNINDEXED in answer.message
-
-
-def is_too_large(error: RpcError) -> bool:
-    """Whether the node refused a call that may only be sent again in smaller parts."""
-    return error.refusal is not None and error.refusal.kind in SIZE_KINDS
-
-
-def _unavailable(error: RpcError, where: str = "") -> NodeUnavailable:
-    is_behind = error.refusal is not None and error.refusal.kind is RefusalKind.BEHIND
-    return NodeUnavailable(f"{where}{error.message}", kind="behind" if is_behind else "other")
+            raise typed.unavailable(error, f"{method}: ") from error
 
 
 def _after(calls: Sequence[RpcCall], block: object) -> list[RpcCall]:
@@ -758,80 +633,6 @@ def _log_filter(contracts: Sequence[Address], first: int, last: int) -> dict[str
     return {"address": addresses, "fromBlock": hex(first), "toBlock": hex(last)}
 
 
-def _number(answer: Any, most: int = _LARGEST_WORD) -> int:
-    try:
-        return quantity(answer, most)
-    except (TypeError, ValueError) as error:
-        raise NodeUnavailable("The node's number is malformed", kind="malformed") from error
-
-
-def quantity(text: Any, most: int = _LARGEST_WORD) -> int:
-    """A number from 0 to `most` in hex. Raises TypeError or ValueError for anything else."""
-    number = int(text, 16)
-    if not 0 <= number <= most:
-        raise ValueError("the number is out of range")
-    return number
-
-
-def _data(answer: Any) -> bytes:
-    try:
-        return bytes_of(answer)
-    except (AttributeError, ValueError) as error:
-        raise NodeUnavailable("The node's bytes are malformed", kind="malformed") from error
-
-
-def _log_list(
-    answer: Any, blocks: range | None = None, block_hash: Hash32 | None = None
-) -> list[dict[str, Any]]:
-    """Checks position and contract of each log, and that topics and data are texts.
-
-    The contracts' `decode_log` checks the rest. Raises NodeUnavailable also for a log outside of
-    `blocks`, or of another block than that of `block_hash`.
-    """
-    if not isinstance(answer, list):
-        raise NodeUnavailable("The node's logs are not a list", kind="malformed")
-    try:
-        # Each text once: a block of thousands of logs repeats its hashes, and the loop must go on.
-        for text in {text for each in answer for text in _hash_texts(each)}:
-            hash_of(text)
-        for index in {each["logIndex"] for each in answer}:
-            quantity(index, LARGEST_INDEX)
-        numbers = {
-            quantity(text, LARGEST_COUNT) for text in {each["blockNumber"] for each in answer}
-        }
-        hashes = {hash_of(text) for text in {each["blockHash"] for each in answer}}
-        if block_hash is not None and not hashes <= {block_hash}:
-            raise ValueError("the log is of another block than the requested one")
-        if blocks is not None and not all(number in blocks for number in numbers):
-            raise ValueError("the log is of another block than the requested ones")
-        for address in {each["address"] for each in answer}:
-            address_of(address)
-        if not all(map(_has_texts, answer)):
-            raise TypeError("topics or data are no texts")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NodeUnavailable("The node's log is malformed", kind="malformed") from error
-    return answer
-
-
-def _logs_of(receipts: Sequence[Any], block_hash: Hash32) -> list[dict[str, Any]]:
-    """The logs of a block's receipts. Raises KeyError or TypeError for malformed receipts."""
-    logs = [log for receipt in receipts for log in receipt["logs"]]
-    return _log_list(logs, block_hash=block_hash)
-
-
-def _hash_texts(log: dict[str, Any]) -> tuple[str, str]:
-    return log["blockHash"], log["transactionHash"]
-
-
-def _has_texts(log: dict[str, Any]) -> bool:
-    topics = log["topics"]
-    return (
-        isinstance(topics, list)
-        and all(isinstance(topic, str) for topic in topics)
-        and isinstance(log["data"], str)
-    )
-
-
 def _is_large(block: Any) -> bool:
     hashes = block.get("transactions") if isinstance(block, dict) else None
     return isinstance(hashes, list) and len(hashes) >= _LARGE_BLOCK
@@ -842,68 +643,3 @@ async def _newest_block(rpc: RpcClient) -> Header:
     if head is None:
         raise NodeUnavailable("The node has no latest block", kind="malformed")
     return head
-
-
-def _newest(answer: Any) -> Header:
-    header = _header(_checked(answer))
-    if header is None:
-        raise NodeUnavailable("The node has no latest block", kind="malformed")
-    return header
-
-
-def _finalized(answer: Any) -> int | None:
-    """Nodes without finality answer null, or an error: -32000, -39001 or -32602."""
-    header = None if isinstance(answer, RpcError) else _header(answer)
-    return header.number if header else None
-
-
-def _header(answer: Any) -> Header | None:
-    if answer is None:
-        return None
-    try:
-        base_fee, gas_limit = answer.get("baseFeePerGas"), answer.get("gasLimit")
-        listed = answer.get("transactions")
-        return Header(
-            number=quantity(answer["number"], LARGEST_COUNT),
-            hash=hash_of(answer["hash"]),
-            parent_hash=hash_of(answer["parentHash"]),
-            timestamp=block_timestamp(answer["timestamp"]),
-            bloom=bytes.fromhex(answer["logsBloom"][2:]),
-            base_fee=quantity(base_fee) if base_fee else None,
-            gas_limit=quantity(gas_limit) if gas_limit else None,
-            transactions=len(listed) if isinstance(listed, list) else None,
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NodeUnavailable("The node's block is malformed", kind="malformed") from error
-
-
-def block_timestamp(text: Any) -> int:
-    """A block's time. Raises ValueError for milliseconds, which some nodes return."""
-    return quantity(text, _YEAR_10000 - 1)
-
-
-_OPERATOR_FEE_FIELDS = ("operatorFeeScalar", "operatorFeeConstant")
-
-
-def _optional(number: str | None) -> int | None:
-    return None if number is None else quantity(number)
-
-
-def _receipt(answer: Any) -> Receipt | None:
-    if answer is None:
-        return None
-    try:
-        if answer["blockHash"] is None:
-            return None  # Some nodes answer for a pending transaction.
-        return Receipt(
-            transaction_hash=hash_of(answer["transactionHash"]),
-            block_number=quantity(answer["blockNumber"], LARGEST_COUNT),
-            block_hash=hash_of(answer["blockHash"]),
-            succeeded=int(answer["status"], 16) == 1,
-            gas_used=quantity(answer["gasUsed"], LARGEST_COUNT),
-            effective_gas_price=_optional(answer.get("effectiveGasPrice")),
-            l1_fee_wei=_optional(answer.get("l1Fee")) or 0,
-            has_operator_fee=any(_optional(answer.get(name)) for name in _OPERATOR_FEE_FIELDS),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NodeUnavailable("The node's receipt is malformed", kind="malformed") from error

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from ltzd.chain.node.node import Account, Header, Node
+from ltzd.chain.node.answers.typed import Account, Header
+from ltzd.chain.node.node import Node
 from ltzd.errors import NodeUnavailable
 from ltzd.values import Address
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import coincurve
 
-from ltzd.chain.node.node import LARGEST_COUNT, Node, quantity
+from ltzd.chain.node.answers.typed import LARGEST_COUNT, quantity
+from ltzd.chain.node.node import Node
 from ltzd.chain.rlp import encode_integer, encode_list, encode_text
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.operator.evidence import NonceUse

@@ -6,7 +6,8 @@ batch under way, of which there is one at a time: nodes refuse a batch as a whol
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self, TypeAlias
 
@@ -169,34 +170,38 @@ class _SocketTransport:
 
     async def _serve(self) -> bool:
         """Opens a socket and reads it to its end; returns whether it brought any message."""
-        has_answered = False
-        reason = "its socket closed"
+        has_answered, reason = False, "its socket closed"
         try:
-            async with aiohttp.ClientSession(
-                cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[without_redirects()]
-            ) as session:
-                async with asyncio.timeout(self._policy.timeout_seconds):
-                    socket = await session.ws_connect(
-                        self._url,
-                        heartbeat=self._ws_policy.ping_seconds,
-                        timeout=_CLOSING,
-                        max_msg_size=self._policy.max_response_bytes,
-                        decode_text=False,
-                    )
-                async with socket:
-                    self._socket = socket
-                    self._is_decided.set()
-                    async for message in socket:
-                        has_answered = True
-                        if message.type in {aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY}:
-                            await self._receive(message.data)
-                    if socket.close_code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
-                        reason = "its answer is too long"
-                        self._refuse_length()
+            async with self._opened() as socket:
+                self._socket = socket
+                self._is_decided.set()
+                async for message in socket:
+                    has_answered = True
+                    if message.type in {aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY}:
+                        await self._receive(message.data)
+                if socket.close_code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
+                    reason = "its answer is too long"
+                    self._refuse_length()
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             reason = _reason(error)
         self._lose(reason)
         return has_answered
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[_Socket]:
+        async with aiohttp.ClientSession(
+            cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[without_redirects()]
+        ) as session:
+            async with asyncio.timeout(self._policy.timeout_seconds):
+                socket = await session.ws_connect(
+                    self._url,
+                    heartbeat=self._ws_policy.ping_seconds,
+                    timeout=_CLOSING,
+                    max_msg_size=self._policy.max_response_bytes,
+                    decode_text=False,
+                )
+            async with socket:
+                yield socket
 
     def _lose(self, reason: str) -> None:
         """Ends the socket: the outcome of each request under way is unknown."""

@@ -100,8 +100,7 @@ class PoolClient:
                         return pinned, task.result()
         finally:
             for task in reads:
-                if not task.cancel():
-                    task.exception()  # asyncio reports an error that nobody has looked at.
+                task.cancel()
 
     def others(self, at_least: int) -> Sequence[RpcClient]:
         """Raises RuntimeError: only a pinned client has others."""

@@ -8,7 +8,7 @@ from typing import TypeVar
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain.node.node import Header
+from ltzd.chain.node.answers.typed import Header
 from ltzd.chain.node.rpc import RpcClient, RpcError
 from ltzd.chain.pool.policy import NodePoolPolicy
 from ltzd.chain.pool.report import Unfit

@@ -7,7 +7,8 @@ whose circuit is open gets one look after each of its growing pauses.
 import asyncio
 import contextlib
 
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.answers.typed import Header
+from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.pool.member import WATCH, Member
 from ltzd.chain.pool.pool import NodePool

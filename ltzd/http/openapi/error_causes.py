@@ -6,60 +6,9 @@ An operation may replace an example by its own: see `Operation.error_examples`.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ltzd.actions.site_plugin.members import NoEmailAddress, no_email
-from ltzd.errors import (
-    AccountLookupUnavailable,
-    AccountRefused,
-    AutomationDisabled,
-    BrandUnknown,
-    Broken,
-    BudgetExhausted,
-    ChannelNotAllowed,
-    CheckInRefused,
-    ClaimLimitReached,
-    CollectionNotFound,
-    ContractNotWhitelisted,
-    CooldownActive,
-    DatabaseUnavailable,
-    DnsUnavailable,
-    DomainUnauthorized,
-    DuplicateEvent,
-    EventNotConfigured,
-    HolderChanged,
-    HostSiteBusy,
-    HostSiteUnavailable,
-    IdempotencyKeyReused,
-    IdentityUnavailable,
-    InvalidFields,
-    LinkRefused,
-    LoginRateLimited,
-    LtzdError,
-    MaxClaimsReached,
-    MilestoneRefused,
-    MintPending,
-    MissingFields,
-    NoChargesRemaining,
-    NodeUnavailable,
-    NotFound,
-    NotLoggedIn,
-    OutcomeUnknown,
-    Overloaded,
-    PaymentRefused,
-    PaymentsUnavailable,
-    RateLimited,
-    RedemptionRefused,
-    RelayPending,
-    RewardTooLarge,
-    ShareExceeded,
-    SignatureRefused,
-    SiteUnknown,
-    TokenNotFound,
-    TooManyAttempts,
-    TransactionFailed,
-    Unauthorized,
-    Unavailable,
-    ValidationFailed,
-)
+from ltzd import errors
+from ltzd.actions.site_plugin.members import no_email
+from ltzd.errors import LtzdError
 from ltzd.http.errors import BodyTooLarge, BodyUnreadable, RequestError
 from ltzd.rules.oauth.ids import OAuthIdInvalid
 
@@ -89,110 +38,120 @@ def default_example(kind: type[LtzdError], body_limit: int) -> LtzdError:
     return ERROR_CAUSES[kind].example
 
 
-ERROR_CAUSES: Mapping[type[LtzdError], ErrorCause] = {
-    MissingFields: ErrorCause("a required field is missing", MissingFields(["brandId"])),
-    InvalidFields: ErrorCause("a field is invalid", InvalidFields(["brandId: is required"])),
-    EventNotConfigured: ErrorCause(
+_CAUSES = (
+    ErrorCause("a required field is missing", errors.MissingFields(["brandId"])),
+    ErrorCause("a field is invalid", errors.InvalidFields(["brandId: is required"])),
+    ErrorCause(
         "the brand has no event of this type",
-        EventNotConfigured(
+        errors.EventNotConfigured(
             "eventType: referral is not configured for this brand",
             errors=["eventType: referral is not configured for this brand"],
         ),
     ),
-    RewardTooLarge: ErrorCause(
+    ErrorCause(
         "the reward is larger than the brand or the mint limit allows",
-        RewardTooLarge("Reward too large", errors=["metadata.amount: earns more LTZ than allowed"]),
+        errors.RewardTooLarge(
+            "Reward too large", errors=["metadata.amount: earns more LTZ than allowed"]
+        ),
     ),
-    OAuthIdInvalid: ErrorCause(
+    ErrorCause(
         "the id does not have the form of the provider's ids",
         OAuthIdInvalid("discord", "Discord ids have 17 to 20 digits", "175928847299117063"),
     ),
-    PaymentRefused: ErrorCause(
+    ErrorCause(
         "the checkout session or the event cannot be processed, for the reason given",
-        PaymentRefused("Payment not completed"),
+        errors.PaymentRefused("Payment not completed"),
     ),
-    AccountRefused: ErrorCause(
+    ErrorCause(
         "the account gets no wallet: it is fake, unknown to its provider or another's",
-        AccountRefused("Invalid OAuth credentials", hint="No such account", provider="discord"),
+        errors.AccountRefused(
+            "Invalid OAuth credentials", hint="No such account", provider="discord"
+        ),
     ),
-    Unauthorized: ErrorCause(
+    ErrorCause(
         "the credential is missing, invalid or expired",
-        Unauthorized("Authorization must be given once, as Bearer and a token"),
+        errors.Unauthorized("Authorization must be given once, as Bearer and a token"),
     ),
-    SignatureRefused: ErrorCause(
+    ErrorCause(
         "the signature is missing, invalid or too old, or its nonce was used before",
-        SignatureRefused("The request is not signed by this brand"),
+        errors.SignatureRefused("The request is not signed by this brand"),
     ),
-    NotLoggedIn: ErrorCause(
-        "no user is logged in at the site", NotLoggedIn("You are not logged in at this site.")
+    ErrorCause(
+        "no user is logged in at the site",
+        errors.NotLoggedIn("You are not logged in at this site."),
     ),
-    BrandUnknown: ErrorCause("the brand is unknown", BrandUnknown("Unknown brand")),
-    AutomationDisabled: ErrorCause(
+    ErrorCause("the brand is unknown", errors.BrandUnknown("Unknown brand")),
+    ErrorCause(
         "the brand has switched its events off",
-        AutomationDisabled("Automation is disabled for this brand"),
+        errors.AutomationDisabled("Automation is disabled for this brand"),
     ),
-    DomainUnauthorized: ErrorCause(
+    ErrorCause(
         "the domain is not the brand's",
-        DomainUnauthorized(
+        errors.DomainUnauthorized(
             "Domain other.example is not authorized for this brand, "
             "which is configured for shop.example",
             domain="other.example",
             configuredDomains=["shop.example"],
         ),
     ),
-    ChannelNotAllowed: ErrorCause(
+    ErrorCause(
         "the channel is not one of the event's",
-        ChannelNotAllowed("Channel not allowed", allowedChannels=["general"]),
+        errors.ChannelNotAllowed("Channel not allowed", allowedChannels=["general"]),
     ),
-    ContractNotWhitelisted: ErrorCause(
+    ErrorCause(
         "the contract is not whitelisted",
-        ContractNotWhitelisted("Contract not whitelisted", contract=_WALLET, allowed=[_CONTRACT]),
+        errors.ContractNotWhitelisted(
+            "Contract not whitelisted", contract=_WALLET, allowed=[_CONTRACT]
+        ),
     ),
-    ValidationFailed: ErrorCause(
-        "the request is not allowed, for the reason given", ValidationFailed("Origin not allowed")
+    ErrorCause(
+        "the request is not allowed, for the reason given",
+        errors.ValidationFailed("Origin not allowed"),
     ),
-    NotFound: ErrorCause("the resource does not exist", NotFound("Not found")),
-    CollectionNotFound: ErrorCause(
+    ErrorCause("the resource does not exist", errors.NotFound("Not found")),
+    ErrorCause(
         "the collection does not exist",
-        CollectionNotFound("Collection not found", collectionId=7),
+        errors.CollectionNotFound("Collection not found", collectionId=7),
     ),
-    TokenNotFound: ErrorCause(
+    ErrorCause(
         "the token does not exist in the collection",
-        TokenNotFound("Token not found in the collection", collectionId=7, tokenId="1"),
+        errors.TokenNotFound("Token not found in the collection", collectionId=7, tokenId="1"),
     ),
-    DuplicateEvent: ErrorCause(
+    ErrorCause(
         "the event was recorded before: details.existingEventId names it",
-        DuplicateEvent("Duplicate event", existingEventId=_EVENT_ID),
+        errors.DuplicateEvent("Duplicate event", existingEventId=_EVENT_ID),
     ),
-    ClaimLimitReached: ErrorCause(
+    ErrorCause(
         "the user has reached the collection's claim limit",
-        ClaimLimitReached(
+        errors.ClaimLimitReached(
             "Claim limit reached: the collection allows no more claims to this user",
             collectionId=7,
             currentClaims=1,
             maxPerUser=1,
         ),
     ),
-    HolderChanged: ErrorCause(
+    ErrorCause(
         "another wallet holds the token",
-        HolderChanged("The token is no longer held by userAddress", tokenId="1", holder=_WALLET),
+        errors.HolderChanged(
+            "The token is no longer held by userAddress", tokenId="1", holder=_WALLET
+        ),
     ),
-    NoChargesRemaining: ErrorCause(
+    ErrorCause(
         "the token has too few charges left",
-        NoChargesRemaining(
+        errors.NoChargesRemaining(
             "The token does not have enough charges left",
             tokenId="1",
             chargesRemaining=0,
             requested=1,
         ),
     ),
-    IdempotencyKeyReused: ErrorCause(
+    ErrorCause(
         "the idempotency key was used with another request",
-        IdempotencyKeyReused("This idempotency key was used with another request"),
+        errors.IdempotencyKeyReused("This idempotency key was used with another request"),
     ),
-    CooldownActive: ErrorCause(
+    ErrorCause(
         "the cooldown is active",
-        CooldownActive(
+        errors.CooldownActive(
             "Cooldown active",
             message="This event can be claimed again in 3600 seconds",
             reason="cooldown",
@@ -200,9 +159,9 @@ ERROR_CAUSES: Mapping[type[LtzdError], ErrorCause] = {
             previousReward=_EVENT_ID,
         ),
     ),
-    MaxClaimsReached: ErrorCause(
+    ErrorCause(
         "the maximum number of claims is reached",
-        MaxClaimsReached(
+        errors.MaxClaimsReached(
             "Max claims reached",
             message="This event was claimed 1 times by this user; the maximum is 1",
             reason="max_claims_reached",
@@ -210,34 +169,34 @@ ERROR_CAUSES: Mapping[type[LtzdError], ErrorCause] = {
             maxClaims=1,
         ),
     ),
-    BudgetExhausted: ErrorCause(
+    ErrorCause(
         "the brand's daily budget is spent",
-        BudgetExhausted(
+        errors.BudgetExhausted(
             "Budget exhausted",
             message="Today's budget is spent; the brand's next day begins in 3600 seconds",
             reason="budget_exhausted",
             retryAfterSeconds=3_600,
         ),
     ),
-    RateLimited: ErrorCause(
+    ErrorCause(
         "a rate limit is exceeded",
-        RateLimited("Rate limit exceeded", limit=100, retryAfterSeconds=42),
+        errors.RateLimited("Rate limit exceeded", limit=100, retryAfterSeconds=42),
     ),
-    LoginRateLimited: ErrorCause(
+    ErrorCause(
         "too many log-ins from the address have failed at this host",
-        LoginRateLimited("Too many log-ins have failed", limit=60, retryAfterSeconds=42),
+        errors.LoginRateLimited("Too many log-ins have failed", limit=60, retryAfterSeconds=42),
     ),
-    TooManyAttempts: ErrorCause(
+    ErrorCause(
         "too many wrong codes were typed",
-        TooManyAttempts(
+        errors.TooManyAttempts(
             "You have typed too many wrong codes. Please try again in 10 minutes with a new code.",
             limit=5,
             retryAfterSeconds=600,
         ),
     ),
-    ShareExceeded: ErrorCause(
+    ErrorCause(
         "the service is busy, and the brand or the caller has its share",
-        ShareExceeded(
+        errors.ShareExceeded(
             "Too many requests",
             message="The service is busy, and these requests are more than an equal share; "
             "try again in 3 s",
@@ -245,59 +204,60 @@ ERROR_CAUSES: Mapping[type[LtzdError], ErrorCause] = {
             retryAfterSeconds=3,
         ),
     ),
-    Overloaded: ErrorCause("the service is busy", Overloaded("", retryAfterSeconds=3)),
-    TransactionFailed: ErrorCause(
+    ErrorCause("the service is busy", errors.Overloaded("", retryAfterSeconds=3)),
+    ErrorCause(
         "the transaction reverts, or failed on chain",
-        TransactionFailed("Transaction failed", reason="execution reverted"),
+        errors.TransactionFailed("Transaction failed", reason="execution reverted"),
     ),
-    SiteUnknown: ErrorCause(
+    ErrorCause(
         "the Host is not the site of any brand",
-        SiteUnknown("No loyalty programme is configured for this site."),
+        errors.SiteUnknown("No loyalty programme is configured for this site."),
     ),
-    NoEmailAddress: ErrorCause("the user's account has no usable e-mail address", no_email()),
-    CheckInRefused: ErrorCause(
+    ErrorCause("the user's account has no usable e-mail address", no_email()),
+    ErrorCause(
         "the check-in is refused, for the reason given",
-        CheckInRefused("Today's rewards have all been given out."),
+        errors.CheckInRefused("Today's rewards have all been given out."),
     ),
-    RedemptionRefused: ErrorCause(
+    ErrorCause(
         "the redemption is refused, for the reason given",
-        RedemptionRefused("This perk is sold out."),
+        errors.RedemptionRefused("This perk is sold out."),
     ),
-    MilestoneRefused: ErrorCause(
+    ErrorCause(
         "the milestone is not reached, or was claimed before",
-        MilestoneRefused("You have claimed this milestone already."),
+        errors.MilestoneRefused("You have claimed this milestone already."),
     ),
-    LinkRefused: ErrorCause(
+    ErrorCause(
         "the code is wrong, expired or used",
-        LinkRefused("This code is wrong, or has expired, or was used. Please get a new one."),
+        errors.LinkRefused(
+            "This code is wrong, or has expired, or was used. Please get a new one."
+        ),
     ),
-    IdentityUnavailable: ErrorCause(
-        "the identity provider is unavailable", IdentityUnavailable("")
+    ErrorCause("the identity provider is unavailable", errors.IdentityUnavailable("")),
+    ErrorCause(
+        "the OAuth provider cannot be asked about the account", errors.AccountLookupUnavailable("")
     ),
-    AccountLookupUnavailable: ErrorCause(
-        "the OAuth provider cannot be asked about the account", AccountLookupUnavailable("")
+    ErrorCause("the payment provider is unavailable", errors.PaymentsUnavailable("")),
+    ErrorCause(
+        "the mint is queued and has no hash yet: repeat the request", errors.MintPending("")
     ),
-    PaymentsUnavailable: ErrorCause("the payment provider is unavailable", PaymentsUnavailable("")),
-    MintPending: ErrorCause(
-        "the mint is queued and has no hash yet: repeat the request", MintPending("")
-    ),
-    RelayPending: ErrorCause(
+    ErrorCause(
         "the transaction is signed and no node has accepted it yet (`RELAY_PENDING`): repeat the "
         "request with the same idempotency key",
-        RelayPending(""),
+        errors.RelayPending(""),
     ),
-    DnsUnavailable: ErrorCause("no DNS resolver answers", DnsUnavailable("")),
-    HostSiteBusy: ErrorCause("too many requests wait for this host's site", HostSiteBusy("")),
-    HostSiteUnavailable: ErrorCause(
-        "the site does not say who is logged in", HostSiteUnavailable("")
-    ),
-    DatabaseUnavailable: ErrorCause("the database is unavailable", DatabaseUnavailable("")),
-    NodeUnavailable: ErrorCause("no blockchain node answers", NodeUnavailable("")),
-    OutcomeUnknown: ErrorCause(
+    ErrorCause("no DNS resolver answers", errors.DnsUnavailable("")),
+    ErrorCause("too many requests wait for this host's site", errors.HostSiteBusy("")),
+    ErrorCause("the site does not say who is logged in", errors.HostSiteUnavailable("")),
+    ErrorCause("the database is unavailable", errors.DatabaseUnavailable("")),
+    ErrorCause("no blockchain node answers", errors.NodeUnavailable("")),
+    ErrorCause(
         "the database was lost while the call was stored or waited for, so that a transaction may "
         "or may not be sent (`OUTCOME_UNKNOWN`): repeat the request with the same idempotency key",
-        OutcomeUnknown(""),
+        errors.OutcomeUnknown(""),
     ),
-    Unavailable: ErrorCause("a service is unavailable", Unavailable("")),
-    Broken: ErrorCause("an internal error", Broken("")),
+    ErrorCause("a service is unavailable", errors.Unavailable("")),
+    ErrorCause("an internal error", errors.Broken("")),
+)
+ERROR_CAUSES: Mapping[type[LtzdError], ErrorCause] = {
+    type(cause.example): cause for cause in _CAUSES
 }

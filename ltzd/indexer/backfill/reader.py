@@ -12,8 +12,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
+from ltzd.chain.node.answers.typed import LARGEST_INDEX, Header, quantity
 from ltzd.chain.node.log_entries import LogEntry, json_bytes, log_entries
-from ltzd.chain.node.node import LARGEST_INDEX, Header, Node, quantity
+from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.indexer.contracts import Fact, IndexedContract, NodeLog

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ltzd.chain.node import bloom
-from ltzd.chain.node.node import Header, Node, quantity
+from ltzd.chain.node.answers.typed import Header, quantity
+from ltzd.chain.node.node import Node
 from ltzd.errors import NodeUnavailable
 from ltzd.indexer.contracts import IndexedContract, NodeLog
 from ltzd.values import address_of, hash_of

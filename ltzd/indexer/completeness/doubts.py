@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ltzd.chain.node import bloom
-from ltzd.chain.node.node import Header
+from ltzd.chain.node.answers.typed import Header
 from ltzd.indexer.contracts import IndexedContract, NodeLog
 from ltzd.values import address_of
 

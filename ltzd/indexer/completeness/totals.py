@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from ltzd.chain.contracts import abi_words, business_escrow, ltz, perk_nft, points_sale
-from ltzd.chain.node.node import Header, Node, Revert
+from ltzd.chain.node.answers.typed import Header, Revert
+from ltzd.chain.node.node import Node
 from ltzd.errors import NodeUnavailable
 from ltzd.store.database import Connection, Pool, session
 from ltzd.store.indexer import chains, totals

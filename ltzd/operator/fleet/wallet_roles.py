@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from ltzd.chain.contracts.access_control import decode_has_role, has_role_call
 from ltzd.chain.deployment.plan import hot_roles
-from ltzd.chain.node.node import Revert
+from ltzd.chain.node.answers.typed import Revert
 from ltzd.operator.policy import MINT
 from ltzd.values import Address
 

@@ -5,7 +5,7 @@ from uuid import UUID
 import structlog
 
 from ltzd.chain.contracts import ltz
-from ltzd.chain.node.node import Revert
+from ltzd.chain.node.answers.typed import Revert
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.policy import MintTarget

@@ -13,6 +13,7 @@ from ltzd.chain.node.view import ChainView
 from ltzd.errors import DatabaseUnavailable, LaneLost, Unavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.mints.batch import encode_mint, fresh_count, number
 from ltzd.operator.mints.claims import RewardClaims
 from ltzd.operator.mints.limit import MintLimitTracker
@@ -25,7 +26,7 @@ from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.mint_gas import gas_percent_after, ran_out_of_gas
 from ltzd.rules.operator.references import LaneReferences
 from ltzd.rules.operator.sendable import Obstacle
-from ltzd.rules.operator.transactions import Inclusion, State, Transaction
+from ltzd.rules.operator.transactions import Inclusion
 from ltzd.store.database import session
 from ltzd.store.operator import lanes, transactions
 from ltzd.store.operator.rewards import QueuedReward
@@ -51,7 +52,7 @@ class MintCounters:
     ran_out_of_gas: bool = False
 
 
-class MintSigner:
+class MintSigner(LaneWork):
     """Keeps the lane's counters in memory.
 
     Nothing else changes the counters during a term. If something does, the statement that stores an
@@ -128,9 +129,6 @@ class MintSigner:
 
     def expected_items(self) -> int:
         return self._hooks.expected_rewards()
-
-    def end_term(self) -> None:
-        self._guard.resume()
 
     async def refresh(self, view: ChainView) -> None:
         await self._gas.refresh()
@@ -281,17 +279,10 @@ class MintSigner:
             )
         self._next_nonce += 1
         self._references = mint.references_after
-        return OpenTransaction(
-            id=row_id,
-            nonce=mint.nonce,
-            gas_limit=mint.gas_limit,
-            fees=fees,
-            tx=Transaction(State.SIGNED),
-            hashes=(attempt.hash,),
-            raw=attempt.raw,
-            created_at=created_at,
+        return transactions.newly_signed(
+            *(row_id, created_at, mint.nonce, mint.gas_limit, attempt),
             ltz=mint.ltz,
-            rewards=tuple(mint.rewards),
+            rewards=mint.rewards,
         )
 
 

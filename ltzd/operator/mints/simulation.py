@@ -18,7 +18,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.contracts import reverts
-from ltzd.chain.node.node import Revert
+from ltzd.chain.node.answers.typed import Revert
 from ltzd.chain.node.second_opinions import compare_views
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable

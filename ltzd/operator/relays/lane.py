@@ -38,9 +38,6 @@ class RelayLane(WalletLane):
         self._direct_lanes = direct_lanes
         self._contracts = target.contracts
 
-    async def _compare_references(self) -> None:
-        """Does nothing: relays use no references."""
-
     @property
     def _record_publications_after(self) -> float:
         return self._policy.pauses.publication_record

@@ -23,6 +23,7 @@ from ltzd.chain.node.view import ChainView
 from ltzd.errors import LaneLost, SignerUnavailable, Unavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.policy import DRAINING, ROLE
 from ltzd.operator.relays.roles import RelayRoles
 from ltzd.operator.send_guard import SendGuard
@@ -44,13 +45,15 @@ from ltzd.values import Address
 log = structlog.get_logger()
 
 
-class RelaySigner:
-    """Keeps the lane's next nonce in memory, as `MintSigner` does."""
+class RelaySigner(LaneWork):
+    """Keeps the lane's next nonce in memory, as `MintSigner` does.
+
+    Relays share no transaction, so they need not gather. Only a receipt tells what a relay cost,
+    and its answer needs that. An abandoned relay waits until its nonce is final, and no other
+    depends on it.
+    """
 
     max_batch = 100
-    sufficient_batch = 1
-    """Relays share no transaction, so they need not gather."""
-    waits_for_block = False
 
     def __init__(
         self,
@@ -303,26 +306,15 @@ class RelaySigner:
         if is_new:
             self._wakeups.notify(RELAYS)
 
-    def expected_items(self) -> int:
-        return 0
-
     def end_term(self) -> None:
         self._direct_lanes.remove(self)
-        self._guard.resume()
 
     async def refresh(self, view: ChainView) -> None:
         await self._roles.refresh(view)
 
-    async def indexed_inclusions(self) -> Mapping[int, Inclusion]:
-        """Returns none: only a receipt tells what a relay cost, and its answer needs that."""
-        return {}
-
     def on_reverted(self, tx: OpenTransaction, inclusion: Inclusion) -> None:
         """Relays are simulated one by one, so a revert may mean that the wallet has lost a role."""
         self._roles.doubt()
-
-    def on_abandoned(self, tx: OpenTransaction) -> None:
-        """Does nothing: the relay waits until its nonce is final, and no other depends on it."""
 
     def _sort(
         self, claimed: Sequence[ClaimedRelay], fees: Fees

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain.node.node import Header
+from ltzd.chain.node.answers.typed import Header
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext

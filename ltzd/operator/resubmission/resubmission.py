@@ -7,7 +7,7 @@ bytes by self-transfers. Without the key it can only publish the stored bytes ag
 from collections.abc import Sequence
 from typing import Protocol
 
-from ltzd.chain.node.node import Header
+from ltzd.chain.node.answers.typed import Header
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.resubmission.canceller import Canceller

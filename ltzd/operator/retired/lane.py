@@ -100,9 +100,6 @@ class RetiredLane(WalletLane):
     async def _check_chain(self, next_nonce: int) -> None:
         """Does nothing: a thief may have used more nonces, and no term signs."""
 
-    async def _compare_references(self) -> None:
-        """Does nothing: nothing is minted."""
-
     async def _begin_term(self, first_nonce: int) -> tuple[Lane, int]:
         async with transaction(self._pool) as connection:
             lane = await lanes.begin_term(
@@ -126,7 +123,7 @@ class RetiredLane(WalletLane):
         signer: TransactionSigner,
         next_nonce: int,
     ) -> LaneWork:
-        return RetiredWork(context, guard, self._revocation)
+        return RetiredWork(context, self._revocation)
 
     def _resubmission(
         self,

@@ -10,7 +10,8 @@ import structlog
 
 from ltzd.chain.contracts import ltz
 from ltzd.chain.contracts.access_control import decode_has_role, has_role_call
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.answers.typed import Header
+from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable

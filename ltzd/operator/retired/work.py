@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
-from ltzd.chain.node.node import Header
+from ltzd.chain.node.answers.typed import Header
 from ltzd.chain.node.view import ChainView
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.policy import KEY_GONE, RETIRED
 from ltzd.operator.resubmission.resubmission import KeylessResubmission
 from ltzd.operator.retired.mint_rights import MintRevocation
@@ -21,29 +22,16 @@ from ltzd.values import hex_of
 log = structlog.get_logger()
 
 
-class RetiredWork:
+class RetiredWork(LaneWork):
     """`revocation` is None for a wallet that mints nothing."""
 
-    max_batch = 1
-    sufficient_batch = 1
-    waits_for_block = False
-
-    def __init__(
-        self, context: LaneContext, guard: SendGuard, revocation: MintRevocation | None
-    ) -> None:
+    def __init__(self, context: LaneContext, revocation: MintRevocation | None) -> None:
         self._context = context
-        self._guard = guard
         self._revocation = revocation
 
     async def sign_next(self, at_least: int = 1) -> int:
         """Signs nothing: there is no key."""
         return 0
-
-    def expected_items(self) -> int:
-        return 0
-
-    def end_term(self) -> None:
-        self._guard.resume()
 
     async def refresh(self, view: ChainView) -> None:
         if self._revocation is not None:
@@ -53,12 +41,6 @@ class RetiredWork:
         """Mints that the indexer has found; a relay has none, and needs a receipt."""
         async with session(self._context.pool) as connection:
             return await transactions.indexed_inclusions(connection, self._context.lane)
-
-    def on_reverted(self, tx: OpenTransaction, inclusion: Inclusion) -> None:
-        """Does nothing: the lane signs nothing."""
-
-    def on_abandoned(self, tx: OpenTransaction) -> None:
-        """Does nothing: the lane signs nothing."""
 
 
 class RetiredResubmission:

@@ -15,9 +15,8 @@ from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionSigner
 from ltzd.operator.treasury.signer import TopUpSigner
 from ltzd.rules.operator.top_ups import TopUpPolicy
-from ltzd.store.database import Connection, Pool
+from ltzd.store.database import Pool
 from ltzd.store.operator.leases import Leases
-from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.store.wakeups import WALLETS, WakeupHub
 
 log = structlog.get_logger()
@@ -44,9 +43,6 @@ class TreasuryLane(WalletLane):
     def _outcome_sink(self) -> OutcomeSink:
         return TopUpOutcomeSink()
 
-    async def _compare_references(self) -> None:
-        """Does nothing: top-ups use no references."""
-
     async def _lane_work(
         self,
         context: LaneContext,
@@ -58,15 +54,9 @@ class TreasuryLane(WalletLane):
         return TopUpSigner(context, in_flight, guard, signer, self._top_ups, next_nonce)
 
 
-class TopUpOutcomeSink:
+class TopUpOutcomeSink(OutcomeSink):
     """Nothing waits for a top-up: the next look at the balances decides about another one."""
-
-    async def save(self, connection: Connection, changes: Sequence[StateChange]) -> None:
-        """Does nothing."""
 
     def notify(self, changes: Sequence[StateChange]) -> None:
         for tx, _ in changes:
             log.info("treasury.top_up_moved", transaction=tx.id, state=tx.tx.state.value)
-
-    def on_published(self, transactions: Sequence[OpenTransaction]) -> None:
-        """Does nothing."""

@@ -7,7 +7,6 @@ so that one lying node cannot make a wallet look stolen.
 
 import asyncio
 import math
-from collections.abc import Mapping
 from contextlib import suppress
 
 import structlog
@@ -17,9 +16,11 @@ from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.policy import DAY_SPENT
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionCall, TransactionSigner
+from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import TRANSACTION_GAS
 from ltzd.rules.operator.top_ups import (
     OperatorBalance,
@@ -28,11 +29,10 @@ from ltzd.rules.operator.top_ups import (
     is_within_day,
     next_top_up,
 )
-from ltzd.rules.operator.transactions import Inclusion, State, Transaction
 from ltzd.store.database import session
 from ltzd.store.operator import top_ups
 from ltzd.store.operator.top_ups import TopUp, TopUpTarget
-from ltzd.store.operator.transactions import OpenTransaction
+from ltzd.store.operator.transactions import OpenTransaction, newly_signed
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
@@ -40,13 +40,11 @@ log = structlog.get_logger()
 _OPINIONS = 2
 
 
-class TopUpSigner:
-    """Keeps the lane's next nonce in memory, as `MintSigner` does."""
+class TopUpSigner(LaneWork):
+    """Keeps the lane's next nonce in memory, as `MintSigner` does.
 
-    max_batch = 1
-    sufficient_batch = 1
-    waits_for_block = True
-    """Balances are read with a block."""
+    A top-up that fails is none to this work: the day's bound counts the attempt.
+    """
 
     def __init__(
         self,
@@ -67,6 +65,11 @@ class TopUpSigner:
         self._read_at = -math.inf
         self._reported: frozenset[Address] = frozenset()
 
+    @property
+    def waits_for_block(self) -> bool:
+        """Balances are read with a block."""
+        return True
+
     async def sign_next(self, at_least: int = 1) -> int:
         fees = self._guard.fees()
         if fees is None or not self._balances:
@@ -79,60 +82,61 @@ class TopUpSigner:
         if wallet is None:
             self._report_idle(spent)
             return 0
+        async with self._context.signing_lock:
+            tx = await self._fill(wallet, fees)
+        if tx is None:
+            return 0
+        telemetry.TRANSACTIONS_CREATED.labels(lane.kind).inc()
+        telemetry.TREASURY_DAY_WEI.set(spent + tx.value_wei)
+        log.warning(
+            "treasury.top_up",
+            wallet=hex_of(wallet),
+            wei=tx.value_wei,
+            spent_today_wei=spent + tx.value_wei,
+            transaction=tx.id,
+        )
+        return 1
+
+    async def _fill(self, wallet: Address, fees: Fees) -> OpenTransaction | None:
+        """Sign and store a top-up of the wallet, unless something forbids it by now."""
         call = TransactionCall(
             wallet,
             b"",
             TRANSACTION_GAS + self._signer.l1_costs.extra_gas(0),
             value_wei=self._policy.top_up_wei,
         )
-        async with self._context.signing_lock:
-            reserved_wei = self._in_flight.reserved_wei()
-            obstacle = self._signer.obstacle(call, fees, reserved_wei)
-            if obstacle is not None:
-                self._guard.pause(obstacle.value)
-                return 0
-            attempt = await self._signer.sign(self._next_nonce, call, fees, reserved_wei)
-            top_up = TopUp(self._next_nonce, wallet, call.value_wei, call.gas_limit)
-            async with session(self._context.pool) as connection:
-                stored = await top_ups.store_signed(
-                    connection, lane, top_up, attempt, self._policy.max_wei_per_day
-                )
+        reserved_wei = self._in_flight.reserved_wei()
+        obstacle = self._signer.obstacle(call, fees, reserved_wei)
+        if obstacle is not None:
+            self._guard.pause(obstacle.value)
+            return None
+        with self._in_flight.reserving(call.max_cost_wei(fees, self._signer.l1_costs)):
+            tx = await self._store(call, fees, reserved_wei)
             # Whether stored or not, what is known of the wallet has changed.
             self._forget(wallet)
-            if stored is None:
-                return 0
-            self._guard.resume()
-            self._next_nonce += 1
-            row_id, created_at = stored
-            self._in_flight.add(
-                OpenTransaction(
-                    id=row_id,
-                    nonce=top_up.nonce,
-                    gas_limit=top_up.gas_limit,
-                    fees=fees,
-                    tx=Transaction(State.SIGNED),
-                    hashes=(attempt.hash,),
-                    raw=attempt.raw,
-                    created_at=created_at,
-                    value_wei=top_up.value_wei,
-                )
-            )
-        telemetry.TRANSACTIONS_CREATED.labels(lane.kind).inc()
-        telemetry.TREASURY_DAY_WEI.set(spent + top_up.value_wei)
-        log.warning(
-            "treasury.top_up",
-            wallet=hex_of(wallet),
-            wei=top_up.value_wei,
-            spent_today_wei=spent + top_up.value_wei,
-            transaction=row_id,
-        )
-        return 1
+            if tx is not None:
+                self._next_nonce += 1
+                self._in_flight.add(tx)
+                self._guard.resume()
+        return tx
 
-    def expected_items(self) -> int:
-        return 0
+    async def _store(
+        self, call: TransactionCall, fees: Fees, reserved_wei: int
+    ) -> OpenTransaction | None:
+        """Returns None if the day's bound, or the wallet's row, forbids the top-up by now."""
+        attempt = await self._signer.sign(self._next_nonce, call, fees, reserved_wei)
+        top_up = TopUp(self._next_nonce, call.to, call.value_wei, call.gas_limit)
+        async with session(self._context.pool) as connection:
+            stored = await top_ups.store_signed(
+                connection, self._context.lane, top_up, attempt, self._policy.max_wei_per_day
+            )
+        if stored is None:
+            return None
+        return newly_signed(
+            *stored, top_up.nonce, top_up.gas_limit, attempt, value_wei=top_up.value_wei
+        )
 
     def end_term(self) -> None:
-        self._guard.resume()
         telemetry.TREASURY_DAY_WEI.set(0)  # The next holder shows its own figures.
         telemetry.FOREIGN_WALLETS.set(0)
 
@@ -163,16 +167,6 @@ class TopUpSigner:
     async def _targets(self) -> list[TopUpTarget]:
         async with session(self._context.pool) as connection:
             return await top_ups.targets(connection, self._context.lane.chain_id)
-
-    async def indexed_inclusions(self) -> Mapping[int, Inclusion]:
-        """Returns none: a transfer of native value has no log."""
-        return {}
-
-    def on_reverted(self, tx: OpenTransaction, inclusion: Inclusion) -> None:
-        """Does nothing: the day's bound counts the attempt."""
-
-    def on_abandoned(self, tx: OpenTransaction) -> None:
-        """Does nothing: the day's bound counts the attempt."""
 
     def _forget(self, wallet: Address) -> None:
         """Decide about the wallet again only after a fresh look."""

@@ -1,49 +1,78 @@
 """Conditions of the operator's lanes and wallets."""
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 
 from ltzd.rules.conditions.facts import ClusterFacts, LaneState, WalletFacts
 from ltzd.rules.conditions.kinds import Condition, ConditionKind
 from ltzd.values import checksummed
 
-PAUSE_KINDS = {
-    "fees": ConditionKind.FEES_ABOVE_CAP,
-    "funds": ConditionKind.WALLET_OUT_OF_FUNDS,
-    "mint_limit": ConditionKind.MINT_LIMIT_SPENT,
-    "signer": ConditionKind.SIGNER_UNAVAILABLE,
-    "by_hand": ConditionKind.LANE_PAUSED_BY_HAND,
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """The report of a paused lane.
+
+    `is_brief`: the pause may come and go by itself, and is reported only after `_BRIEF_SECONDS`.
+    """
+
+    sentence: str
+    kind: ConditionKind = ConditionKind.LANE_PAUSED
+    is_brief: bool = False
+
+
+PAUSES = {
+    "fees": _Pause(
+        "fees are above [operator] max_fee_gwei; the lane goes on once fees fall, or with a higher "
+        "maximum",
+        ConditionKind.FEES_ABOVE_CAP,
+    ),
+    "funds": _Pause(
+        "the wallet cannot pay for its work: send it gas money",
+        ConditionKind.WALLET_OUT_OF_FUNDS,
+    ),
+    "mint_limit": _Pause(
+        "the wallet's mint limit on chain is spent or zero: it refills with time, and `ltzd wallet "
+        "grant` raises it",
+        ConditionKind.MINT_LIMIT_SPENT,
+        is_brief=True,
+    ),
+    "signer": _Pause(
+        "the signer of its key does not answer",
+        ConditionKind.SIGNER_UNAVAILABLE,
+        is_brief=True,
+    ),
+    "by_hand": _Pause(
+        "a person has paused it; `ltzd lane resume` ends the pause",
+        ConditionKind.LANE_PAUSED_BY_HAND,
+    ),
+    "would_revert": _Pause("LTZ would refuse all queued rewards: look at their errors in the log"),
+    "role": _Pause(
+        "its wallet lacks a role on chain, so its relays would revert: `ltzd wallet grant` grants "
+        "what is missing"
+    ),
+    "node": _Pause("no node answers", is_brief=True),
+    "refused": _Pause("nodes refuse its transactions for good: `ltzd tx list` shows them"),
+    "publication": _Pause(
+        "nodes neither accept its transactions nor refuse them for good", is_brief=True
+    ),
+    "receipts": _Pause("nodes disagree about the receipts of its transactions", is_brief=True),
+    "block_gas_limit": _Pause(
+        "a block of this chain holds less gas than its next transaction needs"
+    ),
+    "block_gas_unconfirmed": _Pause(
+        "one node says that blocks hold less gas than its work needs, and no other node answers",
+        is_brief=True,
+    ),
+    "key_gone": _Pause(
+        "the wallet is retired, its oldest transaction is not mined, and no key can replace it"
+    ),
+    "day_spent": _Pause("its top-ups of this day have reached max_wei_per_day"),
+    "comparing": _Pause("the database may lack its last commits, and is compared with the chain"),
+    "foreign_use": _Pause("something else signs with the wallet's key: see `ltzd lane adopt`"),
 }
-"""The reasons of a pause that have a kind of their own; the others are LANE_PAUSED."""
-PAUSE_SENTENCES = {
-    "fees": "fees are above [operator] max_fee_gwei; the lane goes on once fees fall, or with a "
-    "higher maximum",
-    "funds": "the wallet cannot pay for its work: send it gas money",
-    "mint_limit": "the wallet's mint limit on chain is spent or zero: it refills with time, and "
-    "`ltzd wallet grant` raises it",
-    "signer": "the signer of its key does not answer",
-    "by_hand": "a person has paused it; `ltzd lane resume` ends the pause",
-    "would_revert": "LTZ would refuse all queued rewards: look at their errors in the log",
-    "role": "its wallet lacks a role on chain, so its relays would revert: `ltzd wallet grant` "
-    "grants what is missing",
-    "node": "no node answers",
-    "refused": "nodes refuse its transactions for good: `ltzd tx list` shows them",
-    "publication": "nodes neither accept its transactions nor refuse them for good",
-    "receipts": "nodes disagree about the receipts of its transactions",
-    "block_gas_limit": "a block of this chain holds less gas than its next transaction needs",
-    "block_gas_unconfirmed": "one node says that blocks hold less gas than its work needs, and no "
-    "other node answers",
-    "key_gone": "the wallet is retired, its oldest transaction is not mined, and no key can "
-    "replace it",
-    "day_spent": "its top-ups of this day have reached max_wei_per_day",
-    "comparing": "the database may lack its last commits, and is compared with the chain",
-    "foreign_use": "something else signs with the wallet's key: see `ltzd lane adopt`",
-}
+"""By the reason in the lane's row."""
 INTENDED = frozenset(("draining", "retired"))
 """Reasons that a person has chosen and that end by themselves."""
-_BRIEF = frozenset(
-    ("node", "mint_limit", "publication", "receipts", "signer", "block_gas_unconfirmed")
-)
-"""Reasons that come and go by themselves: reported only after `_BRIEF_SECONDS`."""
 _BRIEF_SECONDS = 5.0
 _DUTIES = {"mint": "nothing is minted", "relay": "nothing is relayed"}
 
@@ -101,9 +130,8 @@ def judge_wallets(
     """
     expected = INTENDED if has_node else INTENDED | {"node"}
     for wallet in facts.wallets:
-        is_brief = wallet.paused_for in _BRIEF and (wallet.paused_seconds or 0) < _BRIEF_SECONDS
-        if wallet.paused_for is not None and wallet.paused_for not in expected and not is_brief:
-            yield _pause(wallet)
+        if wallet.paused_for is not None and wallet.paused_for not in expected:
+            yield from _paused(wallet, wallet.paused_for)
     if not has_operator:
         return  # The condition ROLE_ABSENT covers all lanes.
     for kind, consequence in _DUTIES.items():
@@ -134,14 +162,15 @@ def _unserved(wallets: Collection[WalletFacts]) -> Iterator[Condition]:
             )
 
 
-def _pause(wallet: WalletFacts) -> Condition:
-    assert wallet.paused_for is not None
+def _paused(wallet: WalletFacts, reason: str) -> Iterator[Condition]:
+    pause = PAUSES.get(reason) or _Pause(reason)
+    if pause.is_brief and (wallet.paused_seconds or 0) < _BRIEF_SECONDS:
+        return
     name = checksummed(wallet.wallet)
     since = "" if wallet.paused_seconds is None else f" for {wallet.paused_seconds:.0f} s"
-    reason = PAUSE_SENTENCES.get(wallet.paused_for, wallet.paused_for)
     by_hand = "" if wallet.by_hand_reason is None else f" ({wallet.by_hand_reason})"
-    return Condition(
-        PAUSE_KINDS.get(wallet.paused_for, ConditionKind.LANE_PAUSED),
-        f"Lane {wallet.kind} {name} has been paused{since}: {reason}{by_hand}",
+    yield Condition(
+        pause.kind,
+        f"Lane {wallet.kind} {name} has been paused{since}: {pause.sentence}{by_hand}",
         name,
     )

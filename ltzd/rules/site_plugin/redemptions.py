@@ -11,6 +11,7 @@ from typing import Final
 
 from ltzd.errors import ClaimLimitReached, RateLimited, RedemptionRefused, Refused, ValidationFailed
 from ltzd.rules.amounts import ltz_of
+from ltzd.rules.relayer.gas_budgets import IDENTITY_REASON, TOTAL_REASON
 from ltzd.values import Address
 
 ALPHABET: Final = "23456789ABCDEFGHJKMNPQRTUWXY"
@@ -153,7 +154,7 @@ def refusal_sentence(refusal: Refused) -> str:
             return _LIMIT_REACHED
         case RateLimited():
             return _too_many(refusal.details)
-        case ValidationFailed() if refusal.details.get("reason") == "total_gas_budget_exhausted":
+        case ValidationFailed() if refusal.details.get("reason") == TOTAL_REASON:
             return _NOBODY_TODAY
         case ValidationFailed() if "constraint" in refusal.details:
             return _BY_ACCOUNT.get(str(refusal.details.get("reason")), _CONDITIONS)
@@ -184,7 +185,7 @@ def _fault_of(offer: Offer) -> str | None:
 
 
 def _too_many(details: Mapping[str, object]) -> str:
-    if details.get("reason") == "gas_budget_exhausted":
+    if details.get("reason") == IDENTITY_REASON:
         return _NO_MORE_TODAY
     seconds = details.get("retryAfterSeconds")
     minutes = math.ceil(seconds / 60) if isinstance(seconds, int) else 60

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ltzd.rules.books import Figures, IndexedLtz
+from ltzd.store import mint_references
 from ltzd.store.books import closed_events
 from ltzd.store.database import Connection
 from ltzd.values import Address, Hash32
@@ -118,16 +119,15 @@ _FIGURES: Sequence[str] = (
        AND ($3::timestamptz IS NULL OR coalesce(r.created_at, w.created_at) < $3)
      GROUP BY w.brand_id
     """,
-    """
+    f"""
     SELECT r.brand_id, count(*) AS on_chain, sum(m.amount) AS on_chain_units
       FROM mints m
-      JOIN rewards r ON m.reference = uuid_send(r.id) || substring(int2send(r.kind) FROM 2)
-                                      || '\\x00000000000000'::bytea || int8send(r.seq)
+      JOIN rewards r ON m.reference = {mint_references.OF_REWARD}
      WHERE ($1::bytea IS NULL OR r.brand_id = $1)
        AND ($2::timestamptz IS NULL OR r.created_at >= $2)
        AND ($3::timestamptz IS NULL OR r.created_at < $3)
      GROUP BY r.brand_id
-    """,
+    """,  # noqa: S608
 )
 
 

@@ -14,6 +14,7 @@ from functools import partial
 
 from ltzd.rules import books
 from ltzd.rules.books import Disagreement, Finding
+from ltzd.store import mint_references
 from ltzd.store.books import acknowledgements, closed_events
 from ltzd.store.books.acknowledgements import Acknowledgement
 from ltzd.store.books.figures import QUERY_TIMEOUT_SECONDS
@@ -266,7 +267,7 @@ CHECKS: Sequence[Check] = (
         "minted_without_mint",
         "rewards with a recorded mint that the index lacks, or that differs there",
         ("reward", "mint"),
-        """
+        f"""
         SELECT r.id::text, count(*) OVER () AS total,
                json_build_object('ltz', r.ltz, 'wallet', '0x' || encode(r.wallet, 'hex'),
                                  'seq', r.seq, 'block', r.mint_block_number,
@@ -282,8 +283,7 @@ CHECKS: Sequence[Check] = (
                               AND c.cursor_number < c.head_number)
            AND NOT EXISTS (
                SELECT FROM mints m
-                WHERE m.reference = uuid_send(r.id) || substring(int2send(r.kind) FROM 2)
-                                    || '\\x00000000000000'::bytea || int8send(r.seq)
+                WHERE m.reference = {mint_references.OF_REWARD}
                   AND m.block_hash = r.mint_block_hash
                   AND m.block_number = r.mint_block_number
                   AND m.transaction_hash = r.mint_transaction_hash
@@ -291,13 +291,13 @@ CHECKS: Sequence[Check] = (
                   AND m.amount = r.ltz * 1000000000000000000::numeric)
          ORDER BY r.position
          LIMIT $2
-        """,
+        """,  # noqa: S608
     ),
     Check(
         "foreign_mint",
         "mints whose reference belongs to no reward",
         ("mint", "reward"),
-        """
+        f"""
         SELECT '0x' || encode(m.reference, 'hex') AS id, count(*) OVER () AS total,
                json_build_object('ltz', trim_scale(m.amount * 0.000000000000000001),
                                  'wallet', '0x' || encode(m.recipient, 'hex'),
@@ -309,20 +309,18 @@ CHECKS: Sequence[Check] = (
                                    'wallet', '0x' || encode(r.wallet, 'hex'),
                                    'brandId', '0x' || encode(r.brand_id, 'hex'))::text END AS other
           FROM mints m
-          LEFT JOIN rewards r ON r.id = encode(substring(m.reference FOR 16), 'hex')::uuid
-         WHERE m.reference IS DISTINCT FROM
-                 uuid_send(r.id) || substring(int2send(r.kind) FROM 2)
-                 || '\\x00000000000000'::bytea || int8send(r.seq)
+          LEFT JOIN rewards r ON r.id = {mint_references.REWARD_ID}
+         WHERE m.reference IS DISTINCT FROM {mint_references.OF_REWARD}
            AND ($1::bytea IS NULL OR r.brand_id = $1)
          ORDER BY m.block_number, m.log_index
          LIMIT $2
-        """,
+        """,  # noqa: S608
     ),
     Check(
         "mint_and_reward_differ",
         "mints of another amount or to another wallet than their reward's",
         ("mint", "reward"),
-        """
+        f"""
         SELECT r.id::text, count(*) OVER () AS total,
                json_build_object('ltz', trim_scale(m.amount * 0.000000000000000001),
                                  'wallet', '0x' || encode(m.recipient, 'hex'),
@@ -332,20 +330,19 @@ CHECKS: Sequence[Check] = (
                json_build_object('ltz', r.ltz, 'wallet', '0x' || encode(r.wallet, 'hex'),
                                  'brandId', '0x' || encode(r.brand_id, 'hex'))::text AS other
           FROM mints m
-          JOIN rewards r ON r.id = encode(substring(m.reference FOR 16), 'hex')::uuid
-         WHERE m.reference = uuid_send(r.id) || substring(int2send(r.kind) FROM 2)
-                             || '\\x00000000000000'::bytea || int8send(r.seq)
+          JOIN rewards r ON r.id = {mint_references.REWARD_ID}
+         WHERE m.reference = {mint_references.OF_REWARD}
            AND (m.amount <> r.ltz * 1000000000000000000::numeric OR m.recipient <> r.wallet)
            AND ($1::bytea IS NULL OR r.brand_id = $1)
          ORDER BY m.block_number, m.log_index
          LIMIT $2
-        """,
+        """,  # noqa: S608
     ),
     Check(
         "minted_twice",
         "rewards with more than one mint",
         ("reward", "mints"),
-        """
+        f"""
         SELECT r.id::text, count(*) OVER () AS total,
                json_build_object('ltz', r.ltz, 'wallet', '0x' || encode(r.wallet, 'hex'),
                                  'brandId', '0x' || encode(r.brand_id, 'hex'))::text AS one,
@@ -354,19 +351,19 @@ CHECKS: Sequence[Check] = (
                                  'blocks', string_agg(m.block_number::text, ' '
                                                       ORDER BY m.block_number))::text AS other
           FROM mints m
-          JOIN rewards r ON r.id = encode(substring(m.reference FOR 16), 'hex')::uuid
+          JOIN rewards r ON r.id = {mint_references.REWARD_ID}
          WHERE ($1::bytea IS NULL OR r.brand_id = $1)
          GROUP BY r.id
         HAVING count(*) > 1
          ORDER BY r.position
          LIMIT $2
-        """,
+        """,  # noqa: S608
     ),
     Check(
         "mint_not_told",
         "mints that are not recorded on their reward",
         ("mint", "reward"),
-        """
+        f"""
         SELECT r.id::text, count(*) OVER () AS total,
                json_build_object('block', m.block_number, 'logIndex', m.log_index,
                                  'transaction', '0x' || encode(m.transaction_hash, 'hex'))::text
@@ -375,15 +372,14 @@ CHECKS: Sequence[Check] = (
                                  'block', NULL,
                                  'brandId', '0x' || encode(r.brand_id, 'hex'))::text AS other
           FROM mints m
-          JOIN rewards r ON r.id = encode(substring(m.reference FOR 16), 'hex')::uuid
+          JOIN rewards r ON r.id = {mint_references.REWARD_ID}
          WHERE r.mint_block_hash IS NULL
-           AND m.reference = uuid_send(r.id) || substring(int2send(r.kind) FROM 2)
-                             || '\\x00000000000000'::bytea || int8send(r.seq)
+           AND m.reference = {mint_references.OF_REWARD}
            AND m.amount = r.ltz * 1000000000000000000::numeric AND m.recipient = r.wallet
            AND ($1::bytea IS NULL OR r.brand_id = $1)
          ORDER BY m.block_number, m.log_index
          LIMIT $2
-        """,
+        """,  # noqa: S608
     ),
     # Taken back by a reorganisation a reward waits to be minted again, under the seq that it had:
     # that is in flight. One without a seq was never minted, one that failed will not be.

@@ -8,6 +8,7 @@ rules out one that would find a row.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ltzd.store import mint_references
 from ltzd.store.books.site_reconciliation import EARNING_PERIODS, owed_earnings
 
 
@@ -55,7 +56,7 @@ _MINTS = Screen(
     ),
     # Of a reward's two mints, either both have its reference, and the join counts the reward twice,
     # or one has another reference and is foreign.
-    """
+    f"""
     SELECT coalesce(bool_or(r.mint_block_hash IS NOT NULL
                             AND (r.mint_block_hash, r.mint_block_number, r.mint_transaction_hash,
                                  r.wallet, r.ltz * 1000000000000000000::numeric)
@@ -71,10 +72,9 @@ _MINTS = Screen(
            coalesce(bool_or(m.reference IS NOT NULL AND r.mint_block_hash IS NULL), false)
              AS mint_not_told
       FROM rewards r
-      FULL JOIN mints m ON m.reference = uuid_send(r.id) || substring(int2send(r.kind) FROM 2)
-                                         || '\\x00000000000000'::bytea || int8send(r.seq)
+      FULL JOIN mints m ON m.reference = {mint_references.OF_REWARD}
      WHERE $1::bytea IS NULL OR r.brand_id = $1 OR r.id IS NULL
-    """,
+    """,  # noqa: S608
 )
 
 

@@ -7,6 +7,7 @@ import asyncpg
 
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
+from ltzd.store.operator.leases import lane_lease_sql
 from ltzd.store.operator.wallets import WalletState
 from ltzd.values import Address
 
@@ -49,7 +50,7 @@ async def list_lanes(
     `kind` and `wallet`, if given, leave out all others.
     """
     rows = await connection.fetch(
-        """
+        f"""
         WITH named AS (
           SELECT chain_id, wallet FROM lanes
            UNION
@@ -70,7 +71,7 @@ async def list_lanes(
           LEFT JOIN lanes USING (chain_id, wallet)
           LEFT JOIN operator_wallets registered USING (chain_id, wallet)
           LEFT JOIN leases
-            ON leases.name = 'lane/' || chain_id || '/0x' || encode(named.wallet, 'hex')
+            ON leases.name = {lane_lease_sql("named")}
            AND leases.expires_at > now()
          CROSS JOIN LATERAL (
                SELECT count(*) FILTER (WHERE t.state <> 'mined') AS unmined,
@@ -83,7 +84,7 @@ async def list_lanes(
          WHERE ($1::text IS NULL OR coalesce(registered.kind, lanes.kind) = $1)
            AND ($2::bytea IS NULL OR named.wallet = $2)
          ORDER BY kind, named.wallet
-        """,
+        """,  # noqa: S608
         kind,
         wallet,
         SHOWN_FOR_SECONDS,

@@ -43,6 +43,11 @@ def lane_lease(chain_id: int, wallet: Address) -> str:
     return f"lane/{chain_id}/{hex_of(wallet)}"
 
 
+def lane_lease_sql(alias: str) -> str:
+    """`lane_lease` in SQL, of a row that has `chain_id` and `wallet`."""
+    return f"'lane/' || {alias}.chain_id || '/0x' || encode({alias}.wallet, 'hex')"
+
+
 def indexer_lease(chain_id: int) -> str:
     return f"indexer/{chain_id}"
 
@@ -364,55 +369,8 @@ class Leases:
             return
         now, policy = loop_time(), self._policy
         names = sorted(waiting)
-        # A lease is free if its time is over, if its holder's session has ended, or if this
-        # process has seen no renewal for its length: the database's clock may have been set back.
-        # PostgreSQL hides the start of sessions of other users.
         rows = await connection.fetch(
-            """
-            WITH wanted AS (
-              SELECT *
-                FROM unnest($1::text[], $2::uuid[], $3::timestamptz[])
-                     AS given (name, holder, unchanged)
-            ), free AS MATERIALIZED (
-              SELECT leases.name, wanted.holder
-                FROM leases
-                JOIN wanted USING (name)
-               WHERE leases.expires_at <= clock_timestamp()
-                  OR leases.renewed_at = wanted.unchanged
-                  OR NOT EXISTS (
-                     SELECT FROM pg_stat_activity AS s
-                      WHERE s.pid = leases.pid
-                        AND coalesce(s.backend_start, leases.backend_start) = leases.backend_start)
-               ORDER BY leases.name
-                 FOR UPDATE OF leases SKIP LOCKED
-            ), taken AS (
-              UPDATE leases
-                 SET holder = free.holder, process = $4, pid = $5, backend_start = $6,
-                     taken_at = clock_timestamp(), renewed_at = clock_timestamp(),
-                     expires_at = clock_timestamp() + $7::interval
-                FROM free
-               WHERE leases.name = free.name
-           RETURNING leases.name
-            ), created AS (
-              INSERT INTO leases (name, holder, process, pid, backend_start,
-                                  taken_at, renewed_at, expires_at)
-              SELECT wanted.name, wanted.holder, $4, $5, $6,
-                     clock_timestamp(), clock_timestamp(), clock_timestamp() + $7::interval
-                FROM wanted
-               WHERE NOT EXISTS (SELECT FROM leases WHERE leases.name = wanted.name)
-               ORDER BY wanted.name
-                  ON CONFLICT DO NOTHING
-           RETURNING name
-            )
-            SELECT name, NULL::timestamptz FROM taken
-             UNION ALL
-            SELECT name, NULL FROM created
-             UNION ALL
-            SELECT leases.name, leases.renewed_at
-              FROM leases
-              JOIN wanted USING (name)
-             WHERE NOT EXISTS (SELECT FROM taken WHERE taken.name = leases.name)
-            """,
+            _TAKE,
             names,
             [waiting[name].holder for name in names],
             [self._long_unchanged(name, now) for name in names],
@@ -463,6 +421,56 @@ class Leases:
     def _first_seen(self, name: str, renewed_at: datetime, now: float) -> float:
         before = self._unchanged.get(name)
         return now if before is None or before[0] != renewed_at else before[1]
+
+
+# A lease is free if its time is over, if its holder's session has ended, or if this process has
+# seen no renewal for its length: the database's clock may have been set back. PostgreSQL hides the
+# start of sessions of other users.
+_TAKE = """
+WITH wanted AS (
+  SELECT *
+    FROM unnest($1::text[], $2::uuid[], $3::timestamptz[])
+         AS given (name, holder, unchanged)
+), free AS MATERIALIZED (
+  SELECT leases.name, wanted.holder
+    FROM leases
+    JOIN wanted USING (name)
+   WHERE leases.expires_at <= clock_timestamp()
+      OR leases.renewed_at = wanted.unchanged
+      OR NOT EXISTS (
+         SELECT FROM pg_stat_activity AS s
+          WHERE s.pid = leases.pid
+            AND coalesce(s.backend_start, leases.backend_start) = leases.backend_start)
+   ORDER BY leases.name
+     FOR UPDATE OF leases SKIP LOCKED
+), taken AS (
+  UPDATE leases
+     SET holder = free.holder, process = $4, pid = $5, backend_start = $6,
+         taken_at = clock_timestamp(), renewed_at = clock_timestamp(),
+         expires_at = clock_timestamp() + $7::interval
+    FROM free
+   WHERE leases.name = free.name
+RETURNING leases.name
+), created AS (
+  INSERT INTO leases (name, holder, process, pid, backend_start,
+                      taken_at, renewed_at, expires_at)
+  SELECT wanted.name, wanted.holder, $4, $5, $6,
+         clock_timestamp(), clock_timestamp(), clock_timestamp() + $7::interval
+    FROM wanted
+   WHERE NOT EXISTS (SELECT FROM leases WHERE leases.name = wanted.name)
+   ORDER BY wanted.name
+      ON CONFLICT DO NOTHING
+RETURNING name
+)
+SELECT name, NULL::timestamptz FROM taken
+ UNION ALL
+SELECT name, NULL FROM created
+ UNION ALL
+SELECT leases.name, leases.renewed_at
+  FROM leases
+  JOIN wanted USING (name)
+ WHERE NOT EXISTS (SELECT FROM taken WHERE taken.name = leases.name)
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import RewardMinted
+from ltzd.store import mint_references
 from ltzd.store.database import Connection
 from ltzd.store.indexer import mint_facts
 from ltzd.store.wakeups import REWARDS, notify
@@ -33,23 +34,20 @@ class LostMints:
     unknown_ltz: int
 
 
-_UNLINKED = """
+_UNLINKED = f"""
   FROM mints m
   JOIN chains c ON m.block_number <= c.final_number
-  JOIN rewards r ON r.id = encode(substring(m.reference FOR 16), 'hex')::uuid
+  JOIN rewards r ON r.id = {mint_references.REWARD_ID}
  WHERE r.transaction_id IS NULL AND r.mint_block_hash IS NULL
-   AND substring(m.reference FROM 17 FOR 8)
-       = substring(int2send(r.kind) FROM 2) || '\\x00000000000000'::bytea
+   AND {mint_references.HAS_KIND_OF_REWARD}
    AND m.recipient = r.wallet AND m.amount = r.ltz * 1000000000000000000::numeric
 """
 
-_TAKEN = """
+_TAKEN = f"""
   FROM mints m
   JOIN chains c ON m.block_number <= c.final_number
-  JOIN rewards r ON r.seq = ('x' || encode(substring(m.reference FROM 25), 'hex'))::bit(64)::bigint
- WHERE r.mint_block_hash IS NULL
-   AND m.reference <> uuid_send(r.id) || substring(int2send(r.kind) FROM 2)
-                      || '\\x00000000000000'::bytea || int8send(r.seq)
+  JOIN rewards r ON r.seq = {mint_references.SEQ}
+ WHERE r.mint_block_hash IS NULL AND m.reference <> {mint_references.OF_REWARD}
 """
 
 
@@ -61,7 +59,7 @@ async def count(connection: Connection) -> LostMints:
                count(*) AS unknown, coalesce(sum(m.amount), 0) AS units
           FROM mints m
          WHERE NOT EXISTS (SELECT FROM rewards r
-                            WHERE r.id = encode(substring(m.reference FOR 16), 'hex')::uuid)
+                            WHERE r.id = {mint_references.REWARD_ID})
         """,  # noqa: S608 - only constants
         timeout=QUERY_TIMEOUT_SECONDS,
     )

@@ -7,6 +7,7 @@ from uuid import UUID
 from ltzd.rules.operator.mint_gas import MOST_OUT_OF_GAS
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.leases import lane_lease_sql
 from ltzd.store.payments import PAYMENT_REWARD
 from ltzd.store.wakeups import REWARDS, notify
 from ltzd.store.webhooks import queue as webhooks
@@ -89,6 +90,17 @@ def queue_parameters(
     return limit, after, BRANDS_AT_ONCE, saver, _BEHIND_ALL, claim, list(held)
 
 
+def _busy(own_claim: str) -> str:
+    """The common table `busy`: the claims of the other mint lanes that are being served."""
+    return f"""busy AS MATERIALIZED (
+  SELECT wallet || int8send(epoch) AS claim
+    FROM lanes l
+    JOIN leases ON leases.name = {lane_lease_sql("l")}
+   WHERE l.kind = 'mint' AND leases.expires_at > now()
+     AND wallet || int8send(epoch) <> {own_claim}
+)"""  # noqa: S608
+
+
 # The brands are read by key, from each brand to the next, and of each brand only the rewards that
 # the batch can take. So a million rewards of one brand, paused or not, add no cost. (BETWEEN and
 # not "=", which would make the order redundant and let the planner walk the whole queue by
@@ -101,20 +113,14 @@ def queue_parameters(
 # `place` counts no brand that is paused or held; `laps` is 1 once the search has started again at
 # the first brand. The search then ends at $2, a bound of the index: with an OR, PostgreSQL would
 # read all rows of the brand behind $2.
-QUEUED = """
+QUEUED = f"""
 WITH RECURSIVE paused AS MATERIALIZED (
   SELECT id FROM brands WHERE paused_at IS NOT NULL
 ), held AS MATERIALIZED (
   SELECT id FROM paused
    UNION ALL
   SELECT unnest($7::bytea[])
-), busy AS MATERIALIZED (
-  SELECT wallet || int8send(epoch) AS claim
-    FROM lanes l
-    JOIN leases ON leases.name = 'lane/' || l.chain_id || '/0x' || encode(l.wallet, 'hex')
-   WHERE l.kind = 'mint' AND leases.expires_at > now()
-     AND wallet || int8send(epoch) <> $6
-), turn (brand_id, laps, place, is_held) AS (
+), {_busy("$6")}, turn (brand_id, laps, place, is_held) AS (
   SELECT $2::bytea, 0, 0, true
    UNION ALL
   SELECT next.brand_id, next.laps,
@@ -197,7 +203,7 @@ SELECT id, kind, wallet, ltz, seq, has_failed, brand_id, cancelled_mints, out_of
           ORDER BY reward.rank, due.place
           LIMIT $1)) AS waiting
  ORDER BY class, rank, place
-"""
+"""  # noqa: S608
 
 
 async def claim(connection: Connection, lane: Lane, rewards: Collection[UUID]) -> set[UUID]:
@@ -207,38 +213,31 @@ async def claim(connection: Connection, lane: Lane, rewards: Collection[UUID]) -
     database transaction: its commit is asynchronous, and a claim that a crash of the database loses
     costs at most a lost race (`transactions.store_signed`).
     """
-    # num_nulls, because with IS NULL the planner could walk the queue's partial indexes from end to
-    # end instead of finding the rows by their ids.
-    rows = await connection.fetch(
-        """
-        WITH commit AS MATERIALIZED (
-          SELECT set_config('synchronous_commit', 'off', true) AS is_off
-        ), busy AS MATERIALIZED (
-          SELECT wallet || int8send(epoch) AS claim
-            FROM lanes l
-            JOIN leases ON leases.name = 'lane/' || l.chain_id || '/0x' || encode(l.wallet, 'hex')
-           WHERE l.kind = 'mint' AND leases.expires_at > now()
-             AND wallet || int8send(epoch) <> $2
-        ), due AS MATERIALIZED (
-          SELECT id
-            FROM rewards
-           WHERE id = ANY($1::uuid[])
-             AND num_nulls(transaction_id, mint_block_hash, failed_at) = 3
-             AND NOT above_limit
-             AND (claimed_by IS NULL OR claimed_by NOT IN (SELECT claim FROM busy))
-             AND (SELECT is_off FROM commit) = 'off'
-             FOR UPDATE SKIP LOCKED
-        )
-        UPDATE rewards
-           SET claimed_by = $2
-          FROM due
-         WHERE rewards.id = due.id
-     RETURNING rewards.id
-        """,
-        list(rewards),
-        lane.claim,
-    )
+    rows = await connection.fetch(_CLAIM, list(rewards), lane.claim)
     return {row[0] for row in rows}
+
+
+# num_nulls, because with IS NULL the planner could walk the queue's partial indexes from end to end
+# instead of finding the rows by their ids.
+_CLAIM = f"""
+WITH commit AS MATERIALIZED (
+  SELECT set_config('synchronous_commit', 'off', true) AS is_off
+), {_busy("$2")}, due AS MATERIALIZED (
+  SELECT id
+    FROM rewards
+   WHERE id = ANY($1::uuid[])
+     AND num_nulls(transaction_id, mint_block_hash, failed_at) = 3
+     AND NOT above_limit
+     AND (claimed_by IS NULL OR claimed_by NOT IN (SELECT claim FROM busy))
+     AND (SELECT is_off FROM commit) = 'off'
+     FOR UPDATE SKIP LOCKED
+)
+UPDATE rewards
+   SET claimed_by = $2
+  FROM due
+ WHERE rewards.id = due.id
+RETURNING rewards.id
+"""  # noqa: S608
 
 
 async def give_back(connection: Connection, lane: Lane, rewards: Collection[UUID]) -> None:

@@ -90,6 +90,33 @@ class OpenTransaction(msgspec.Struct, frozen=True):
         return self.gas_limit * self.fees.max_fee_per_gas + self.value_wei
 
 
+def newly_signed(
+    id_: int,
+    created_at: datetime,
+    nonce: int,
+    gas_limit: int,
+    attempt: Attempt,
+    *,
+    ltz: int = 0,
+    rewards: Sequence[UUID] = (),
+    value_wei: int = 0,
+) -> OpenTransaction:
+    """The transaction whose intent and first attempt have just been stored."""
+    return OpenTransaction(
+        id=id_,
+        nonce=nonce,
+        gas_limit=gas_limit,
+        fees=attempt.fees,
+        tx=Transaction(State.SIGNED),
+        hashes=(attempt.hash,),
+        raw=attempt.raw,
+        created_at=created_at,
+        ltz=ltz,
+        rewards=tuple(rewards),
+        value_wei=value_wei,
+    )
+
+
 class RewardsTaken(Unavailable):
     """Another lane has taken some of the rewards; the lane's own term goes on."""
 

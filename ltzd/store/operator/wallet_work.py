@@ -6,6 +6,7 @@ from datetime import datetime
 from ltzd.store.database import Connection
 from ltzd.store.operator import transactions, wallets
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
+from ltzd.store.operator.leases import lane_lease_sql
 from ltzd.store.operator.wallets import OperatorWallet, WalletState
 from ltzd.values import Address
 
@@ -46,7 +47,7 @@ async def list_work(connection: Connection, chain_id: int) -> list[WalletWork]:
     """All wallets of the chain, retired ones too, the oldest first."""
     rows = await wallets.list_wallets(connection, chain_id)
     records = await connection.fetch(
-        """
+        f"""
         SELECT w.wallet, leases.process, lanes.served_at, lanes.next_nonce,
                CASE WHEN lanes.paused_seen_at > now() - make_interval(secs => $2)
                     THEN lanes.paused_for END,
@@ -59,14 +60,14 @@ async def list_work(connection: Connection, chain_id: int) -> list[WalletWork]:
           FROM operator_wallets w
           LEFT JOIN lanes ON lanes.chain_id = w.chain_id AND lanes.wallet = w.wallet
           LEFT JOIN leases
-            ON leases.name = 'lane/' || w.chain_id || '/0x' || encode(w.wallet, 'hex')
+            ON leases.name = {lane_lease_sql("w")}
            AND leases.expires_at > now()
           LEFT JOIN transactions AS open
             ON open.chain_id = w.chain_id AND open.wallet = w.wallet
            AND open.state IN ('signed', 'published', 'mined')
          WHERE w.chain_id = $1
          GROUP BY w.chain_id, w.wallet, leases.name, lanes.chain_id, lanes.wallet
-        """,
+        """,  # noqa: S608
         chain_id,
         SHOWN_FOR_SECONDS,
     )
@@ -84,15 +85,15 @@ async def find_work(connection: Connection, chain_id: int, wallet: Address) -> W
 async def count_unserved(connection: Connection) -> dict[str, int]:
     """How many wallets no process holds, by kind; retired wallets do not count."""
     rows = await connection.fetch(
-        """
+        f"""
         SELECT w.kind, count(*) FILTER (WHERE leases.name IS NULL)
           FROM operator_wallets w
           LEFT JOIN leases
-            ON leases.name = 'lane/' || w.chain_id || '/0x' || encode(w.wallet, 'hex')
+            ON leases.name = {lane_lease_sql("w")}
            AND leases.expires_at > now()
          WHERE w.state <> 'retired'
          GROUP BY w.kind
-        """
+        """  # noqa: S608
     )
     return {row[0]: row[1] for row in rows}
 

@@ -15,10 +15,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ltzd.errors import LaneLost
-from ltzd.rules.operator.transactions import State, Transaction
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import Lane
-from ltzd.store.operator.transactions import Attempt, OpenTransaction
+from ltzd.store.operator.leases import lane_lease_sql
+from ltzd.store.operator.transactions import Attempt, OpenTransaction, newly_signed
 from ltzd.store.relayer.relays import LAPSE
 from ltzd.store.wakeups import origin
 from ltzd.values import Address
@@ -55,7 +55,7 @@ WITH other AS MATERIALIZED (
   SELECT l.wallet,
          coalesce(l.served_at > now() - interval '15 seconds', false)
            AND EXISTS (SELECT FROM leases
-                        WHERE name = 'lane/' || l.chain_id || '/0x' || encode(l.wallet, 'hex')
+                        WHERE name = {lane_lease_sql("l")}
                           AND expires_at > now()) AS is_alive,
          coalesce(l.served_at > now() - interval '1 minute', false)
            AND w.state IS DISTINCT FROM 'retired' AS may_publish,
@@ -281,15 +281,6 @@ async def store_signed(
         raise LaneLost("Another process serves this lane")
     stored = [row for row in rows if row["id"] is not None]
     return [
-        OpenTransaction(
-            id=row["id"],
-            nonce=row["nonce"],
-            gas_limit=relay.gas_limit,
-            fees=attempt.fees,
-            tx=Transaction(State.SIGNED),
-            hashes=(attempt.hash,),
-            raw=attempt.raw,
-            created_at=row["created_at"],
-        )
+        newly_signed(row["id"], row["created_at"], row["nonce"], relay.gas_limit, attempt)
         for relay, attempt, row in zip(claimed, attempts, stored, strict=False)
     ]

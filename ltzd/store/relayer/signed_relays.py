@@ -5,11 +5,10 @@ from collections.abc import Sequence
 import msgspec
 
 from ltzd.errors import LaneLost
-from ltzd.rules.operator.transactions import State, Transaction
 from ltzd.rules.relayer.admission import NewRelay
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import Lane
-from ltzd.store.operator.transactions import Attempt, OpenTransaction
+from ltzd.store.operator.transactions import Attempt, OpenTransaction, newly_signed
 from ltzd.store.relayer import gas_budgets, relays
 
 
@@ -51,15 +50,8 @@ async def insert(
     return [
         SentRelay(
             row["id"],
-            OpenTransaction(
-                id=row["transaction_id"],
-                nonce=row["nonce"],
-                gas_limit=relay.gas_limit,
-                fees=attempt.fees,
-                tx=Transaction(State.SIGNED),
-                hashes=(attempt.hash,),
-                raw=attempt.raw,
-                created_at=row["created_at"],
+            newly_signed(
+                row["transaction_id"], row["created_at"], row["nonce"], relay.gas_limit, attempt
             ),
         )
         for relay, attempt, row in zip(new, attempts, stored, strict=False)

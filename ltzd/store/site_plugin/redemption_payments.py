@@ -19,14 +19,19 @@ from ltzd.store import wakeups
 from ltzd.store.database import Connection
 from ltzd.values import Hash32
 
-OF_INDEXED_CONTRACT: Final = """
+RELAY_OF_REDEMPTION: Final = (
+    "r.user_address = s.wallet AND r.window_start IS NOT NULL "
+    "AND r.fingerprint = sha256(uuid_send(s.id))"
+)
+"""Whether the relay `r` was sent for the redemption `s`."""
+
+OF_INDEXED_CONTRACT: Final = f"""
 NOT EXISTS (SELECT
               FROM relays r
              CROSS JOIN chains
-             WHERE r.user_address = s.wallet AND r.window_start IS NOT NULL
-               AND r.fingerprint = sha256(uuid_send(s.id))
+             WHERE {RELAY_OF_REDEMPTION}
                AND r.to_address <> ALL (chains.contracts))
-"""
+"""  # noqa: S608
 """Whether the redemption `s` was sent to a contract whose facts are indexed, or to none."""
 
 
@@ -134,8 +139,7 @@ async def restore_by_receipt(connection: Connection, redemption: UUID) -> bool:
            AND EXISTS (SELECT
                          FROM relays r
                          JOIN transactions t ON t.id = r.transaction_id
-                        WHERE r.user_address = s.wallet AND r.window_start IS NOT NULL
-                          AND r.fingerprint = sha256(uuid_send(s.id))
+                        WHERE {RELAY_OF_REDEMPTION}
                           AND t.state = 'confirmed')
      RETURNING true
         """,  # noqa: S608
@@ -151,7 +155,7 @@ async def reverse(connection: Connection, redemption: UUID) -> bool:
     has not read a final block at the height where the payment was. Returns False until then.
     """
     reversed_ = await connection.fetchval(
-        """
+        f"""
         WITH reversed AS (
           UPDATE site_redemptions s
              SET state = 'reversed', reversed_at = clock_timestamp()
@@ -163,8 +167,7 @@ async def reverse(connection: Connection, redemption: UUID) -> bool:
              AND NOT EXISTS (
                  SELECT FROM relays r
                    LEFT JOIN transactions t ON t.id = r.transaction_id
-                  WHERE r.user_address = s.wallet AND r.window_start IS NOT NULL
-                    AND r.fingerprint = sha256(uuid_send(s.id))
+                  WHERE {RELAY_OF_REDEMPTION}
                     AND (t.id IS NULL
                          OR t.state NOT IN ('reverted', 'displaced', 'cancelled')))
        RETURNING s.id, s.brand_id, s.paid_transaction_hash
@@ -181,7 +184,7 @@ async def reverse(connection: Connection, redemption: UUID) -> bool:
           SELECT (SELECT pg_notify($2, '') WHERE EXISTS (SELECT FROM news))
         )
         SELECT true FROM notified CROSS JOIN reversed
-        """,
+        """,  # noqa: S608
         redemption,
         wakeups.WEBHOOKS,
     )

@@ -18,7 +18,7 @@ from ltzd.rules.site_plugin.redemptions import Offer
 from ltzd.store.database import Connection
 from ltzd.store.relayer import relays
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.site_plugin.redemption_payments import OF_INDEXED_CONTRACT
+from ltzd.store.site_plugin.redemption_payments import OF_INDEXED_CONTRACT, RELAY_OF_REDEMPTION
 from ltzd.values import Address
 
 
@@ -191,7 +191,7 @@ async def list_abandoned(
     stays open until its user asks for the code.
     """
     rows = await connection.fetch(
-        """
+        f"""
         SELECT s.*
           FROM site_redemptions s
          WHERE wallet = $1 AND brand_id = $2 AND state = 'open'
@@ -199,10 +199,9 @@ async def list_abandoned(
                 OR EXISTS (SELECT
                              FROM relays r
                              JOIN transactions t ON t.id = r.transaction_id
-                            WHERE r.user_address = s.wallet AND r.window_start IS NOT NULL
-                              AND r.fingerprint = sha256(uuid_send(s.id))
+                            WHERE {RELAY_OF_REDEMPTION}
                               AND t.state = 'reverted'))
-        """,
+        """,  # noqa: S608
         wallet,
         brand,
     )

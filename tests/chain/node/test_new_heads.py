@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 from aiohttp import WSMsgType, web
 
+from ltzd.chain.node.answers.typed import Header
 from ltzd.chain.node.new_heads import HeadSocketPolicy, NewHeads
-from ltzd.chain.node.node import Header
 from ltzd.chain.node.rpc import Rpc
 from ltzd.dev.services.chain import Kind
 from ltzd.values import hex_of

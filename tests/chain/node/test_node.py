@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ltzd.chain.node.node import Header, Node, Receipt, Revert
+from ltzd.chain.node.answers.typed import Header, Receipt, Revert
+from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError, RpcPolicy
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.publications import PublishOutcome

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from ltzd.chain.node.answers.typed import Header, Revert
 from ltzd.chain.node.block_refusals import lacks_block, refuses_hash
-from ltzd.chain.node.node import Header, Node, Revert
+from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.values import hex_of

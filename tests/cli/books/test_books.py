@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.chain.contracts.artifacts import CONTRACTS
-from ltzd.chain.node.node import Header
+from ltzd.chain.node.answers.typed import Header
 from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy

@@ -15,7 +15,7 @@ from ltzd.daemon.settings.settings import AdminSettings
 from ltzd.http.loopback import is_loopback
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.conditions.facts import ProcessIdentity, ProcessReport
-from ltzd.store import background_migrations, database, processes
+from ltzd.store import background_migrations, database, processes, schema_revisions
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
@@ -127,10 +127,12 @@ async def test_a_migration_is_shown_before_it_is_made(empty_url: str, tmp_path: 
     known = known_revisions()
 
     whole = (await ltzd("migrate", "--dry-run", "--json", *where)).json
-    assert (await database.read_schema(empty_url)).revision is None, "a dry run changes nothing"
+    assert (await schema_revisions.read_schema(empty_url)).revision is None, (
+        "a dry run changes nothing"
+    )
     await asyncio.to_thread(upgrades.upgrade, empty_url, "0024")
     shown = await ltzd("migrate", "--dry-run", *where)
-    assert (await database.read_schema(empty_url)).revision == "0024"
+    assert (await schema_revisions.read_schema(empty_url)).revision == "0024"
     made = (await ltzd("migrate", "--json", *where)).json
     nothing = await ltzd("migrate", "--dry-run", *where)
 
@@ -179,7 +181,7 @@ async def index_in_a_process(url: str, *versions: str) -> None:
     Another container of the host has the same name, and serves HTTP with this version.
     """
     connection = await database.connect(url, "test")
-    await database.migrate(url)
+    await schema_revisions.migrate(url)
     chain = await chains.identity(connection)
     assert chain is not None
     await connection.execute(

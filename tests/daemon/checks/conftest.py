@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from ltzd.store.database import migrate
+from ltzd.store.schema_revisions import migrate
 from tests.support.services.postgres import Databases, a_postgres
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from ltzd.dev.services import postgres
 from ltzd.operator.policy import COMPARING
-from ltzd.store.database import migrate, open_pool, session
+from ltzd.store.database import open_pool, session
 from ltzd.store.operator import restore
+from ltzd.store.schema_revisions import migrate
 from ltzd.values import hex_of
 from tests.support.chain.fake_node import LTZ_AT, OTHERS_AT, FakeNode
 from tests.support.chain.mint_world import World, true

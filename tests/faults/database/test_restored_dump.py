@@ -8,7 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from ltzd.store.database import migrate, open_pool, session
+from ltzd.store.database import open_pool, session
+from ltzd.store.schema_revisions import migrate
 from tests.support.chain.fake_node import FakeNode
 from tests.support.chain.mint_world import World, stop_of
 from tests.support.rows.core import running, value

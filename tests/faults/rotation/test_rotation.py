@@ -15,8 +15,9 @@ import pytest
 import pytest_asyncio
 
 from ltzd.store.brands import configurations
-from ltzd.store.database import connect, migrate
+from ltzd.store.database import connect
 from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.schema_revisions import migrate
 from tests.support.chain.fake_node import FakeNode
 from tests.support.commands import ltzd
 from tests.support.instances.run_process import Deployment, Process

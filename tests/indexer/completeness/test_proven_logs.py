@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.answers.typed import Header
+from ltzd.chain.node.node import Node
 from ltzd.indexer.contracts import IndexedContract, indexed_contracts
 from ltzd.indexer.log_checks import LogChecks
 from ltzd.values import Hash32, hash_of

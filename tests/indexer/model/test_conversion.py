@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest_asyncio
 
-from ltzd.store import database
+from ltzd.store import database, schema_revisions
 from ltzd.store.background_migrations import BackgroundMigrations
 from ltzd.store.database import session
 from ltzd.store.migrations import partitioning, upgrades
@@ -38,7 +38,7 @@ async def index(databases: Databases) -> AsyncIterator[ModelIndex]:
             a_wallet(1),
         )
         await connection.close()
-        await database.migrate(url)
+        await schema_revisions.migrate(url)
         pool = await database.open_pool(url)
         index = ModelIndex(pool, url, ModelChain(LogFaultsNode(), seed=24), NEAR)
         await index.start()

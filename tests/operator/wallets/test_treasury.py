@@ -9,7 +9,8 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from ltzd.chain.signing import Signer
+from ltzd.chain.signing import Signer, WalletSigner
+from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.treasury.lane import TreasuryLane
 from ltzd.rules.operator.fees import GWEI
 from ltzd.rules.operator.requests import Action, RequestOutcome
@@ -21,6 +22,7 @@ from ltzd.store.operator.wallets import WalletState
 from ltzd.values import Address, hex_of
 from tests.support.chain.fake_node import CHAIN_ID, ETHER
 from tests.support.chain.mint_world import POLICY, true
+from tests.support.chain.signers import UnreliableSigner
 from tests.support.relays.lanes import OTHER_RELAYER, RELAYER, RelayWorld, a_relay_world
 from tests.support.rows.core import running, states, value
 from tests.support.waiting import until
@@ -52,13 +54,13 @@ async def set_state(world: RelayWorld, signer: Signer, state: WalletState) -> No
 
 @asynccontextmanager
 async def topping_up(
-    world: RelayWorld, top_ups: TopUpPolicy = TOP_UPS
+    world: RelayWorld, top_ups: TopUpPolicy = TOP_UPS, signer: WalletSigner = TREASURY
 ) -> AsyncIterator[TreasuryLane]:
     lane = TreasuryLane(
         world.pool,
         Leases(world.url),
         world.node.node,
-        TREASURY,
+        signer,
         CHAIN_ID,
         world.wakeups,
         POLICY,
@@ -117,6 +119,25 @@ async def test_a_wallet_below_its_floor_is_filled_once(world: RelayWorld) -> Non
     assert transfers(world) == [(RELAYER.address, TOP_UP)]
     assert world.node.balances[RELAYER.address] == FLOOR // 2 + TOP_UP
     assert await value(world.observer, "SELECT state FROM transactions") == "confirmed"
+
+
+async def test_a_top_up_is_reserved_while_it_is_being_signed(
+    world: RelayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replacement that is signed meanwhile would spend the same balance."""
+    signer, loaded = UnreliableSigner(TREASURY), list[InFlightTransactions]()
+    load = InFlightTransactions.load
+
+    async def load_and_note(in_flight: InFlightTransactions) -> None:
+        loaded.append(in_flight)
+        await load(in_flight)
+
+    monkeypatch.setattr(InFlightTransactions, "load", load_and_note)
+    signer.holds = lambda _transaction: True
+    drain(world)
+    async with topping_up(world, signer=signer):
+        await until(lambda: true(signer.requests == 1))
+        assert loaded[0].reserved_wei() > TOP_UP
 
 
 async def test_the_day_bounds_what_a_wallet_that_stays_empty_can_cost(world: RelayWorld) -> None:

@@ -20,7 +20,7 @@ from ltzd.rules.conditions.facts import (
 )
 from ltzd.rules.conditions.judging import OwnView, judge
 from ltzd.rules.conditions.kinds import Condition, ConditionKind
-from ltzd.rules.conditions.lanes import INTENDED, PAUSE_SENTENCES, judge_own_lanes
+from ltzd.rules.conditions.lanes import INTENDED, PAUSES, judge_own_lanes
 from ltzd.rules.conditions.policy import ConditionPolicy
 from ltzd.rules.conditions.processes import replaced_by
 from ltzd.rules.operator.sendable import Obstacle
@@ -330,7 +330,7 @@ def test_every_reason_of_a_pause_has_a_sentence() -> None:
         Obstacle.BLOCK_GAS.value,
         Obstacle.BLOCK_GAS_UNCONFIRMED.value,
     }
-    assert reasons == set(PAUSE_SENTENCES) | INTENDED
+    assert reasons == set(PAUSES) | INTENDED
 
 
 def test_a_held_wallet_tells_of_roles_limit_and_gas_money() -> None:

@@ -13,7 +13,7 @@ import pytest_asyncio
 from ltzd.dev.sandbox import Sandbox
 from ltzd.errors import MaxClaimsReached
 from ltzd.rules.brands.configuration import EventRule
-from ltzd.store import database
+from ltzd.store import schema_revisions
 from ltzd.store.background_migrations import BackgroundMigrations
 from ltzd.store.database import Connection, Pool, open_pool, session
 from tests.support.rows.books import reconcile
@@ -34,7 +34,7 @@ async def older_url(database_url: str) -> AsyncIterator[str]:
 
 @pytest_asyncio.fixture
 async def upgraded(older_url: str) -> AsyncIterator[Pool]:
-    await database.migrate(older_url)
+    await schema_revisions.migrate(older_url)
     pool = await open_pool(older_url)
     await BackgroundMigrations(older_url, lambda: True).run()
     yield pool

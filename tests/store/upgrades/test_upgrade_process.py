@@ -12,7 +12,7 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from ltzd.errors import DatabaseUnavailable, Misconfigured
-from ltzd.store import database
+from ltzd.store import schema_revisions
 from ltzd.store.migrations import known_revisions, upgrades
 from tests.support.services.postgres import Databases
 from tests.support.waiting import until
@@ -47,11 +47,11 @@ async def waits_for_the_lock(person: asyncpg.Connection) -> int | None:
 
 
 async def revision(url: str) -> str | None:
-    return (await database.read_schema(url)).revision
+    return (await schema_revisions.read_schema(url)).revision
 
 
 async def test_a_child_upgrades_the_schema(empty_url: str) -> None:
-    await database.migrate(empty_url, in_child=True)
+    await schema_revisions.migrate(empty_url, in_child=True)
 
     assert await revision(empty_url) == known_revisions()[-1]
 
@@ -65,7 +65,7 @@ async def test_the_child_is_this_program_whatever_the_working_directory_holds(
     (tmp_path / "alembic.py").write_text('raise SystemExit("another program")')
     monkeypatch.chdir(tmp_path)
 
-    await database.migrate(empty_url, in_child=True)
+    await schema_revisions.migrate(empty_url, in_child=True)
 
     assert await revision(empty_url) == known_revisions()[-1]
 
@@ -76,7 +76,7 @@ async def test_a_refused_statement_is_told_and_changes_nothing(
     await person.execute("CREATE TABLE webhooks (mine int)")
 
     with pytest.raises(Misconfigured) as caught:
-        await database.migrate(empty_url, in_child=True)
+        await schema_revisions.migrate(empty_url, in_child=True)
 
     assert 'relation "webhooks" already exists (42P07)' in caught.value.message
     assert "changed nothing" in caught.value.message
@@ -88,7 +88,7 @@ async def test_a_lost_database_is_told_and_the_upgrade_can_be_repeated(
     empty_url: str, person: asyncpg.Connection
 ) -> None:
     await person.execute(LOCK)
-    upgrade = asyncio.create_task(database.migrate(empty_url, in_child=True))
+    upgrade = asyncio.create_task(schema_revisions.migrate(empty_url, in_child=True))
     session = await until(lambda: waits_for_the_lock(person))
 
     await person.execute("SELECT pg_terminate_backend($1)", session)
@@ -96,13 +96,13 @@ async def test_a_lost_database_is_told_and_the_upgrade_can_be_repeated(
     with pytest.raises(DatabaseUnavailable, match=r"cut off: .*terminating connection"):
         await upgrade
     await person.execute("SELECT pg_advisory_unlock_all()")
-    await database.migrate(empty_url, in_child=True)
+    await schema_revisions.migrate(empty_url, in_child=True)
     assert await revision(empty_url) == known_revisions()[-1]
 
 
 async def test_a_cancelled_start_ends_the_child(empty_url: str, person: asyncpg.Connection) -> None:
     await person.execute(LOCK)
-    upgrade = asyncio.create_task(database.migrate(empty_url, in_child=True))
+    upgrade = asyncio.create_task(schema_revisions.migrate(empty_url, in_child=True))
     await until(lambda: waits_for_the_lock(person))
 
     upgrade.cancel()
@@ -130,7 +130,7 @@ async def test_the_url_is_the_one_that_the_daemon_uses(empty_url: str, *, in_chi
     user = parts.netloc.rpartition("@")[0]
     url = f"postgresql://{user}@{hosts}{parts.path}?sslmode=prefer&target_session_attrs=primary"
 
-    await database.migrate(url, in_child=in_child)
+    await schema_revisions.migrate(url, in_child=in_child)
 
     assert await revision(empty_url) == known_revisions()[-1]
 
@@ -144,7 +144,7 @@ async def test_nobody_waits_for_long_behind_an_upgrade_that_waits_for_a_dump(
     await dump.execute("BEGIN; LOCK TABLE events IN ACCESS SHARE MODE")
 
     with capture_logs() as lines:
-        upgrade = asyncio.create_task(database.migrate(empty_url, in_child=in_child))
+        upgrade = asyncio.create_task(schema_revisions.migrate(empty_url, in_child=in_child))
 
         async def warnings() -> list[MutableMapping[str, Any]]:
             return [each for each in lines if each["log_level"] == "warning"]

@@ -1,7 +1,8 @@
 """A relay simulator for tests without a chain: every simulation is at one head."""
 
 from ltzd.actions.relayer.simulation import RelaySimulator, SimulatedAt
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.answers.typed import Header
+from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.rules.relayer.calls import RelayPlan

@@ -1,6 +1,6 @@
 """A follower of real contracts on a real chain."""
 
-from ltzd.chain.node.node import Header
+from ltzd.chain.node.answers.typed import Header
 from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy

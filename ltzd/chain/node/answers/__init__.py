@@ -1,4 +1,5 @@
-"""Answers of nodes as bytes: how long they may be, and how they become values.
+"""Answers of nodes: how long they may be, and how their bytes become typed values.
 
-`bounds` has a bound for each call; `decoding` makes values of an answer within its bound.
+`bounds` has a bound for each call; `decoding` makes JSON values of an answer within its bound;
+`typed` makes headers, receipts, logs and numbers of these.
 """

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import RewardMinted
+from ltzd.store import mint_references
 from ltzd.store.database import Connection
 from ltzd.store.indexer import mint_facts
 from ltzd.store.site_plugin import leaderboard_totals
@@ -39,15 +40,15 @@ async def record_mints(connection: Connection, rebuild_id: int) -> bool:
     if last is None:
         return False
     rows = await connection.fetch(
-        """
+        f"""
         SELECT m.*
           FROM mints m
-          JOIN rewards r ON r.id = encode(substring(m.reference FOR 16), 'hex')::uuid
+          JOIN rewards r ON r.id = {mint_references.REWARD_ID}
          WHERE m.block_number > $1 AND m.block_number <= $2
            AND (r.mint_block_hash IS DISTINCT FROM m.block_hash
                 OR r.mint_transaction_hash IS DISTINCT FROM m.transaction_hash)
          ORDER BY m.block_number, m.log_index
-        """,
+        """,  # noqa: S608
         done,
         last,
     )
