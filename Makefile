@@ -13,7 +13,7 @@ WORKERS ?= 5
 PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check wheel audit sbom contracts mutants dev-chain-page watching slither bench bench-compare campaign-nodes campaign-index campaign-freezes campaign-delays soak wordpress cluster lock clean
+.PHONY: help setup run test test-fast check wheel audit sbom contracts mutants dev-chain-page watching slither bench bench-compare campaign-nodes campaign-index campaign-freezes campaign-delays campaign-postgres soak wordpress cluster lock clean
 
 help: ## Show this
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -78,6 +78,12 @@ campaign-freezes: setup ## Freeze each test once for 1.2 s, as busy build machin
 
 campaign-delays: setup ## Hold tasks back at random moments, as busy build machines do; SEED=… holds back others
 	@SEED=$(or $(SEED),1) .venv/bin/python -m pytest -p tests.support.delays -n 12 $(FREEZABLE) $(ARGS)
+
+ON_A_DATABASE = $(addprefix tests/, store actions surfaces indexer operator deliveries cli)
+
+campaign-postgres: setup ## Run tests on this machine's PostgreSQL, in Turkish: POSTGRES_BIN=/usr/lib/postgresql/15/bin
+	@scripts/test-tools postgres
+	@.venv/bin/python -m pytest -p tests.support.older_postgres -n $(WORKERS) --dist loadfile $(ON_A_DATABASE) $(ARGS)
 
 soak: setup ## Traffic on all surfaces through a seeded schedule of faults: SECONDS=600 SEED=… CHAIN=anvil
 	@LTZD_SOAK_SECONDS=$(or $(SECONDS),600) LTZD_TEST_SEED=$(SEED) LTZD_SOAK_CHAIN=$(or $(CHAIN),anvil) \
