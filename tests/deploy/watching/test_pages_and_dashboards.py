@@ -58,6 +58,24 @@ def test_every_log_line_that_an_operators_page_names_exists() -> None:
     assert unknown == []
 
 
+def test_the_page_on_operations_lists_both_lines_of_every_outage() -> None:
+    pairs = re.compile(r'Outage\(\s*"([\w.]+)",\s*"([\w.]+)"')
+    outages = {
+        pair for path in (ROOT / "ltzd").rglob("*.py") for pair in pairs.findall(path.read_text())
+    }
+    _, _, table = (
+        (ROOT / "docs" / "operations.md").read_text().partition("| is over |\n|---|---|---|\n")
+    )
+    rows = [row.split("|")[2:4] for row in table.partition("\n\n")[0].splitlines()]
+    listed = {
+        pair
+        for begins, ends in rows
+        for pair in zip(*(re.findall(r"`([\w.]+)`", cell) for cell in (begins, ends)), strict=True)
+    }
+    assert len(outages) > 20
+    assert outages - listed == set()
+
+
 def test_the_dashboards_are_current_and_no_others_are_there() -> None:
     files = {path.stem: path.read_text() for path in FOLDER.glob("*.json")}
     assert files == {name: rendered(each) for name, each in dashboards().items()}
