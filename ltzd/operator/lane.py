@@ -237,8 +237,9 @@ class WalletLane(ABC):
             lane_gauges.LANES_HELD.set(self, 0)
 
     def _stand_by(self) -> None:
-        """Show nothing more of a wallet that another process serves."""
+        """Show nothing more of a wallet that another process serves; the next term looks anew."""
         self.pause.set(None)
+        self._stopped, self._fence = None, None
         lane_gauges.remove(self)
 
     async def _serve(self) -> None:

@@ -8,8 +8,9 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
+from ltzd.cli.lane.views import OnChain, _remarks
 from ltzd.store.database import Connection, Pool, open_pool, session
-from ltzd.store.operator import lanes, transactions, wallets
+from ltzd.store.operator import lane_views, lanes, transactions, wallets
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.leases import lane_lease
 from ltzd.store.operator.wallets import WalletState
@@ -213,6 +214,19 @@ async def test_a_retired_wallets_pause_says_that_it_signs_nothing_anyway(
 
     assert "Its wallet is retired, so it signs no new work either way." in paused.err
     assert "No process serves" not in paused.err
+
+
+async def test_the_nonces_of_a_retired_wallet_are_no_reason_to_look(
+    pool: Pool, db: Connection
+) -> None:
+    await a_lane(pool, first_nonce=7)
+    on_chain = {MINTER.address: OnChain(9, 0)}
+    (*_, remark) = _remarks(await lane_views.list_lanes(db), on_chain)
+    assert "has used 9 nonces on chain, the database knows 7" in remark
+
+    await wallets.add(db, CHAIN_ID, MINTER.address, "mint")
+    await wallets.set_state(db, CHAIN_ID, MINTER.address, WalletState.RETIRED)
+    assert list(_remarks(await lane_views.list_lanes(db), on_chain)) == []
 
 
 async def test_a_reason_shows_no_control_characters(lane_commands: Lanes, pool: Pool) -> None:

@@ -19,6 +19,7 @@ import pytest
 import pytest_asyncio
 from sqlalchemy.exc import DBAPIError
 
+from ltzd import __version__
 from ltzd.dev.services import postgres
 from ltzd.dev.services.chain import DevChain
 from ltzd.errors import Misconfigured
@@ -57,7 +58,7 @@ class Server:
 
     root: Path
     database_url: str
-    chain: DevChain
+    rpc_url: str
     http_port: int
 
     @property
@@ -69,8 +70,7 @@ class Server:
         return self.root / "etc" / "systemd" / "system"
 
     def prepare(self) -> None:
-        installed = "opt/ltzd/bin"
-        for folder in ("programs", installed, "etc/systemd/system", "root/ltzd"):
+        for folder in ("programs", "installed", "opt", "etc/systemd/system", "root/ltzd"):
             (self.root / folder).mkdir(parents=True)
         (self.root / "root" / "ltzd" / "config").symlink_to(ROOT / "config")
         for name in ("useradd", "chown", "systemctl"):
@@ -84,12 +84,12 @@ class Server:
             'exec "$@"',
         )
         self._program("programs/psql", f'exec {postgres._program("psql")} "$@"')
-        # test_packages.py installs the wheel with its lock.
-        self._program("programs/python3", "exit 0")
-        self._program(f"{installed}/pip", "exit 0")
+        # Here an environment is complete at once; test_packages.py installs the wheel in one.
+        self._program("programs/python3", f'mkdir "$3" && cp -R {self.root}/installed "$3/bin"')
+        self._program("installed/pip", "exit 0")
         (self.root / "ltzd.py").write_text(AS_UNDER_THE_UNIT)
         self._program(
-            f"{installed}/ltzd", f'exec {sys.executable} {self.root}/ltzd.py -P -m ltzd "$@"'
+            "installed/ltzd", f'exec {sys.executable} {self.root}/ltzd.py -P -m ltzd "$@"'
         )
 
     def _program(self, name: str, script: str) -> None:
@@ -103,7 +103,7 @@ class Server:
             text = re.sub(rf"(?<![\w.]){place}\b", f"{self.root}{place}", text)
         database = urlsplit(self.database_url)
         return (
-            text.replace("https://node.example", self.chain.rpc_url)
+            text.replace("https://node.example", self.rpc_url)
             .replace("CHAIN=11155111", "CHAIN=31337")
             .replace("127.0.0.1:5432:ltzd:ltzd:", f"127.0.0.1:{database.port}:{NAME}:{NAME}:")
             .replace("ltzd@127.0.0.1:5432/ltzd", f"{NAME}@127.0.0.1:{database.port}/{NAME}")
@@ -126,7 +126,7 @@ class Server:
             for wallet in wallets:
                 body = {"jsonrpc": "2.0", "id": 1, "method": "anvil_setBalance"}
                 parameters = {"params": [wallet, hex(ETHER // 10)]}
-                async with client.post(self.chain.rpc_url, json=body | parameters) as answer:
+                async with client.post(self.rpc_url, json=body | parameters) as answer:
                     assert "error" not in await answer.json()
 
     async def is_listening(self) -> bool:
@@ -175,7 +175,7 @@ async def server(tmp_path: Path, anvil_chain: DevChain) -> AsyncIterator[Server]
     async with a_data_directory() as folder:
         # `ltzd run` refuses the tests' shared server, which survives no power failure.
         database = await postgres.start(folder)
-        server = Server(tmp_path, database.url, anvil_chain, free_port())
+        server = Server(tmp_path, database.url, anvil_chain.rpc_url, free_port())
         server.prepare()
         yield server
 
@@ -262,6 +262,23 @@ async def test_eight_blocks_lead_from_nothing_to_the_first_mint(server: Server) 
         await until(is_minted)
         assert [path.name for path in server.etc.iterdir() if path.stat().st_mode & 0o077] == []
         await until(are_ready)
+
+
+def test_an_upgrade_replaces_the_version_that_the_walk_installed(tmp_path: Path) -> None:
+    """`ln -sfn` puts the link into a folder that is no link, and the old version stays in use."""
+    server = Server(tmp_path, "postgresql://127.0.0.1/none", "http://127.0.0.1:1", 0)
+    server.prepare()
+    _, install, *_ = blocks_of("test-network.md")
+    upgrade = blocks_of("production.md")[-1]
+
+    for block in (install, upgrade):
+        subprocess.run(
+            ["bash", "-euc", server.here(block)], env=server.environment(), check=True, timeout=60
+        )
+
+    program = (tmp_path / "opt" / "ltzd" / "bin" / "ltzd").resolve(strict=True)
+    assert program == tmp_path / "opt" / "ltzd-0.2.0" / "bin" / "ltzd"
+    assert f"/opt/ltzd-{__version__} /opt/ltzd\n" in install
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in PAGES.glob("*.md")))

@@ -229,6 +229,18 @@ async def test_a_node_that_takes_its_claim_back_opens_the_lane_again(world: Worl
         await world.minted()
 
 
+async def test_a_stopped_lane_is_silent_once_another_one_serves_its_wallet(world: World) -> None:
+    brief = replace(POLICY, pauses=replace(PAUSES, standby=0.05, after_stop=0.02))
+    world.node.use_nonce(MINTER)
+    async with world.lane(brief) as first, world.lane(brief) as second:
+        await stop_of(first)
+        await stop_of(second)
+        await world.adopt()
+        await until(lambda: true([first.stopped, second.stopped] == [None, None]))
+        await until(lambda: true(first.is_ready != second.is_ready))
+        assert [first.stopped, second.stopped] == [None, None]
+
+
 async def test_a_lane_stays_closed_in_its_next_term(world: World) -> None:
     async with world.serving() as lane:
         world.node.use_nonce(MINTER)

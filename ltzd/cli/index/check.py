@@ -138,7 +138,8 @@ async def _end(index: OpenIndex, report: IndexReport) -> None:
             await wakeups.notify(connection, BLOCKS)
 
 
-def show(report: IndexReport, *, as_json: bool) -> None:
+def show(report: IndexReport, options: str, *, as_json: bool) -> None:
+    """`options` name the same database for the commands that the report proposes."""
     if as_json:
         print_json(_as_json(report))
         return
@@ -151,11 +152,11 @@ def show(report: IndexReport, *, as_json: bool) -> None:
     unnamed = report.counts.total() - len(report.differences)
     if unnamed > 0:
         print(f"… and {unnamed} more")
-    for sentence in _sentences(report):
+    for sentence in _sentences(report, options):
         print_message(sentence)
 
 
-def _sentences(report: IndexReport) -> list[str]:
+def _sentences(report: IndexReport, options: str) -> list[str]:
     counts = report.counts
     if report.first > report.last:
         return ["No block of this range is indexed."]
@@ -179,14 +180,14 @@ def _sentences(report: IndexReport) -> list[str]:
     if report.has_unmended:
         lines.append(
             "Corrections were left out, because a balance would fall below zero: repair all "
-            "blocks, without --from and --to, or run: ltzd index rebuild"
+            f"blocks, without --from and --to, or run: ltzd index rebuild{options}"
         )
     if report.stopped is not None:
         lines.append(f"The index is stopped: {report.stopped}")
     elif report.was_stopped:
         lines.append("The index was stopped, and continues now.")
     elif not report.mends and not report.is_clean:
-        lines.append("Run: ltzd index repair")
+        lines.append(f"Run: ltzd index repair{options}")
     return lines
 
 

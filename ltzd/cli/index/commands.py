@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, ConfigInstead, DataDir
+from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, ConfigInstead, DataDir, target_options
 
 app = typer.Typer(
     help="The index of the chain: compare it with the nodes, repair it, rebuild it.",
@@ -55,7 +55,7 @@ def check(
 
     target = resolve_index_target(data_dir, config)
     report = index_check.run(target, first, last, mends=False, is_quiet=as_json)
-    index_check.show(report, as_json=as_json)
+    index_check.show(report, target_options(data_dir, config), as_json=as_json)
     raise typer.Exit(0 if report.is_clean else 1)
 
 
@@ -76,7 +76,7 @@ def repair(
 
     target = resolve_index_target(data_dir, config)
     report = index_check.run(target, first, last, mends=True, is_quiet=as_json)
-    index_check.show(report, as_json=as_json)
+    index_check.show(report, target_options(data_dir, config), as_json=as_json)
     raise typer.Exit(0 if report.is_mended else 1)
 
 

@@ -24,7 +24,7 @@ from ltzd.values import Address, address_of, checksummed
 _LONGEST_INPUT: Final = 1024
 _NEXT_STEPS: Final = (
     "Copy the keystore and its password to two different safe places.",
-    "Send the address gas money; a minter also needs the role (docs/deploy/contracts.md).",
+    "Send the address gas money; `ltzd deploy` or `ltzd wallet grant` grants a wallet its roles.",
     "Name the keystore in `[[operator.wallets]]`, or add it with `ltzd wallet add`.",
 )
 

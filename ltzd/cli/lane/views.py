@@ -151,8 +151,10 @@ def _waits_for(lane: LaneView) -> str:
 def _remarks(lanes: Sequence[LaneView], wallets: dict[Address, OnChain]) -> Iterator[str]:
     """What a person should look into; nonces of a retired wallet are its watcher's affair."""
     for lane in lanes:
+        if lane.state is WalletState.RETIRED:
+            continue
         name = f"The {lane.kind} lane of {checksummed(lane.wallet)}"
-        if lane.holder is None and lane.state is not WalletState.RETIRED:
+        if lane.holder is None:
             yield (
                 f"{name} is served by no process: none runs, or the lane is stopped, and "
                 "`ltzd status` says why."

@@ -10,6 +10,7 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.cli.command_node import first_answering
 from ltzd.errors import NodeUnavailable
+from ltzd.rules.conditions.lanes import grant_command
 from ltzd.values import LTZ, Address, checksummed
 
 
@@ -64,9 +65,7 @@ def warnings_of(facts: WalletOnChain, wallet: Address, kind: str, *, is_new: boo
     address, warnings = checksummed(wallet), []
     if facts.balance_wei == 0:
         warnings.append(f"It has no gas money: its lane waits until you send some to {address}.")
-    grant = f"`ltzd wallet grant {address} --kind {kind} --key …`"
-    if kind == "mint":
-        grant = f"`ltzd wallet grant {address} --kind mint --mint-limit LTZ --key …`"
+    grant = f"`{grant_command(wallet, kind)}`"
     if facts.missing_roles:
         warnings.append(
             f"It lacks {', '.join(facts.missing_roles)}, so its transactions would revert: {grant} "

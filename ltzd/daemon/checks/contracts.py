@@ -15,6 +15,7 @@ from ltzd.errors import NodeUnavailable
 from ltzd.operator.fleet.fleet import SettingsWallet
 from ltzd.operator.policy import MINT, TREASURY
 from ltzd.rules.checks.findings import Finding, fault, ok, warning
+from ltzd.rules.conditions.lanes import grant_command
 from ltzd.values import Address, checksummed, hex_of, iso
 
 
@@ -108,16 +109,11 @@ async def _wallet_fault(
     if missing:
         return (
             f"{who}, which lacks {', '.join(missing)}, so that its transactions would revert; run: "
-            f"{_grant(address, is_mint=is_mint)}"
+            f"{grant_command(address, wallet.kind)} --config FILE"
         )
     if is_mint and ltz.decode_mint_limit(answers[-1])[0] == 0:
         return (
             f"{who}, whose mint limit is 0, so that it mints nothing; run: "
-            f"{_grant(address, is_mint=True)}"
+            f"{grant_command(address, wallet.kind)} --config FILE"
         )
     return None
-
-
-def _grant(address: Address, *, is_mint: bool) -> str:
-    options = "--kind mint --mint-limit LTZ" if is_mint else "--kind relay"
-    return f"ltzd wallet grant {checksummed(address)} {options} --key FILE --config FILE"

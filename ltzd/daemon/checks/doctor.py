@@ -27,6 +27,7 @@ from ltzd.errors import DatabaseUnavailable, Misconfigured, NodeUnavailable
 from ltzd.rules.checks import advice
 from ltzd.rules.checks.advice import MintBucket
 from ltzd.rules.checks.findings import Finding, ok, warning
+from ltzd.rules.conditions.policy import ConditionPolicy
 from ltzd.rules.relayer import gas_budgets
 from ltzd.store import database, doctor_facts, processes
 from ltzd.store.connection_errors import lacks_privilege, reason_of
@@ -86,20 +87,23 @@ async def _database(connection: Connection, settings: Settings) -> list[Finding]
 
 
 async def _processes(connection: Connection) -> list[Finding]:
-    """Versions, and each condition that a running process reports."""
-    rows = await processes.list_all(connection)
+    """Versions, and each condition that a running process reports.
+
+    `ltzd status` tells of a process that no longer reports.
+    """
+    within = ConditionPolicy().missing_after_seconds
+    rows = [row for row in await processes.list_all(connection) if row.seen_seconds <= within]
     if not rows:
-        return [warning("processes", "No process of ltzd has reported itself: start `ltzd run`.")]
-    names = {f"{row.identity.host}:{row.identity.pid}": row for row in rows}
-    findings = [
-        advice.on_versions(__version__, {name: row.identity.version for name, row in names.items()})
-    ]
-    for name, row in names.items():
-        findings += [
-            warning("processes", f"{name}: {condition.sentence}")
+        return [warning("processes", "No process of ltzd reports itself: start `ltzd run`.")]
+    versions = {row.identity.name: row.identity.version for row in rows}
+    return [
+        advice.on_versions(__version__, versions),
+        *(
+            warning("processes", f"{row.identity.name}: {condition.sentence}")
+            for row in rows
             for condition in row.report.conditions
-        ]
-    return findings
+        ),
+    ]
 
 
 async def _statements(connection: Connection) -> list[Finding]:

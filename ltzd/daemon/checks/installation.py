@@ -77,8 +77,8 @@ def _local(settings: Settings) -> Sequence[Finding]:
     findings = []
     try:
         settings.refuse_dev_providers()
-    except Misconfigured as error:
-        findings.append(fault("services", error.message))
+    except FileRejected as error:
+        findings += [fault("services", sentence) for sentence in error.faults]
     try:
         Certificates.of(settings)
     except Misconfigured as error:

@@ -363,12 +363,17 @@ class Settings(Section):
     @model_validator(mode="after")
     def _roles_have_what_they_need(self) -> Self:
         if "operator" in self.roles and self.operator.wallets is None:
-            for name in ("minter_key_file", "relay_key_file"):
-                if getattr(self.operator, name) is None:
-                    raise ValueError(
-                        f"operator.{name} is needed for the role operator, or operator.wallets "
-                        "(an empty list if all wallets are added by `ltzd wallet add`)"
-                    )
+            missing = [
+                f"operator.{name}"
+                for name in ("minter_key_file", "relay_key_file")
+                if getattr(self.operator, name) is None
+            ]
+            if missing:
+                raise ValueError(
+                    f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} needed for "
+                    "the role operator, or operator.wallets (an empty list if all wallets are "
+                    "added by `ltzd wallet add`)"
+                )
         return self
 
     @model_validator(mode="after")
@@ -378,7 +383,7 @@ class Settings(Section):
         return self
 
     def refuse_dev_providers(self) -> None:
-        """Raises Misconfigured if an outside service is on plain HTTP or on this machine.
+        """Raises FileRejected with each outside service on plain HTTP or on this machine.
 
         With `staging` a service may be on this machine, by either scheme.
         """
@@ -389,18 +394,21 @@ class Settings(Section):
         if self.chat.levels_url is not None:
             urls["chat.levels_url"] = self.chat.levels_url
         urls["site.base_url"] = self.site.base_url.replace("{host}", "site.example")
+        faults = []
         for name, url in urls.items():
             parts = urlsplit(url)
             is_here = may_reach_this_machine(parts.hostname or "")
             if is_here and not self.staging:
-                raise Misconfigured(
+                faults.append(
                     f"{name} must be an https URL of another machine; the sandbox is for "
                     "`ltzd dev` and, with staging = true, for staging."
                 )
-            if parts.scheme != "https" and not is_here:
-                raise Misconfigured(
+            elif parts.scheme != "https" and not is_here:
+                faults.append(
                     f"{name} must be an https URL: secrets and answers would travel unencrypted."
                 )
+        if faults:
+            raise FileRejected(faults)
 
 
 class _Variables(BaseSettings, Settings):

@@ -15,7 +15,7 @@ from typing import Any
 from ltzd.chain.signing import WalletSigner
 from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable, Misconfigured
-from ltzd.operator.fleet.slot import FleetLane, LaneOpener, LaneSlot, NotToBeServed, SlotPauses
+from ltzd.operator.fleet.slot import FleetLane, LaneOpener, LaneSlot, SlotPauses, WalletRetired
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import wallets
 from ltzd.store.operator.wallets import OperatorWallet, WalletState
@@ -131,11 +131,14 @@ class LaneFleet:
 
     @property
     def unserved(self) -> list[UnservedWallet]:
-        """The wallets that this process should serve, and for which it has no lane."""
+        """The wallets that this process should serve, and for which it has no lane.
+
+        A retired wallet that the settings still name is none of them: the log names it.
+        """
         return [
             UnservedWallet(slot.kind, slot.name, slot.fault, slot.is_required)
             for slot in self._slots()
-            if slot.fault is not None
+            if slot.fault is not None and not slot.is_retired
         ]
 
     async def run(self) -> None:
@@ -265,7 +268,7 @@ class LaneFleet:
     async def _enter(self, address: Address, wallet: SettingsWallet) -> None:
         """Enter a wallet of the settings into the registry.
 
-        Raises NotToBeServed for a retired one, Misconfigured for one of another kind.
+        Raises WalletRetired for a retired one, Misconfigured for one of another kind.
         """
         async with session(self._pool) as connection:
             await wallets.add(connection, self._chain_id, address, wallet.kind)
@@ -278,7 +281,7 @@ class LaneFleet:
                 f"it as a {row.kind} wallet: give each kind its own keys."
             )
         if row.state is WalletState.RETIRED:
-            raise NotToBeServed(
+            raise WalletRetired(
                 f"{wallet.setting} names {name}, which was retired at {iso(row.state_since)} and "
                 "stays so: remove it from the settings."
             )

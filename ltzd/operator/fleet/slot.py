@@ -52,7 +52,7 @@ Raises Misconfigured for a fault that a person must correct, and Unavailable.
 """
 
 
-class NotToBeServed(Misconfigured):
+class WalletRetired(Misconfigured):
     """A person has decided that no lane shall sign for this wallet."""
 
 
@@ -73,8 +73,8 @@ class SlotPauses:
 class LaneSlot:
     """`name` tells the wallet in logs and messages: a setting's name, or its address.
 
-    `is_required` says that this process should be able to serve the wallet. `fault` is why no lane
-    runs here, `failure` is the error that ended the lane.
+    `is_required` says that this process should be able to serve the wallet, `is_retired` that no
+    process shall. `fault` is why no lane runs here, `failure` is the error that ended the lane.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class LaneSlot:
         self.name = name
         self.kind = kind
         self.is_required = is_required
+        self.is_retired = False
         self.lane: FleetLane | None = None
         self.fault: str | None = None
         self.failure: str | None = None
@@ -117,7 +118,7 @@ class LaneSlot:
                     return
             except Misconfigured as error:
                 self._report(error.message)
-                self.is_required &= not isinstance(error, NotToBeServed)
+                self.is_retired = isinstance(error, WalletRetired)
                 wait, pause = pause, min(2 * pause, self._pauses.longest)
             except Unavailable as error:
                 self._report(error.message)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ltzd.rules.conditions.facts import ClusterFacts, LaneState, WalletFacts
 from ltzd.rules.conditions.kinds import Condition, ConditionKind
-from ltzd.values import checksummed
+from ltzd.values import Address, checksummed
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,12 @@ _BRIEF_SECONDS = 5.0
 _DUTIES = {"mint": "nothing is minted", "relay": "nothing is relayed"}
 
 
+def grant_command(wallet: Address, kind: str) -> str:
+    """By this command the contracts' admin gives a wallet its roles, and its mint limit."""
+    limit = " --mint-limit LTZ" if kind == "mint" else ""
+    return f"ltzd wallet grant {checksummed(wallet)} --kind {kind}{limit} --key FILE"
+
+
 def judge_own_lanes(lanes: Iterable[LaneState]) -> Iterator[Condition]:
     """The faults of lanes that only the process that runs them knows."""
     for lane in lanes:
@@ -93,7 +99,7 @@ def judge_own_lanes(lanes: Iterable[LaneState]) -> Iterator[Condition]:
 
 
 def _own_wallet(lane: LaneState, name: str) -> Iterator[Condition]:
-    grant = f"`ltzd wallet grant {name} --kind {lane.kind}`"
+    grant = f"`{grant_command(lane.wallet, lane.kind)}`"
     if lane.missing_roles:
         yield Condition(
             ConditionKind.WALLET_WITHOUT_ROLE,

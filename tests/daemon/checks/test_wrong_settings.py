@@ -7,14 +7,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import AsyncMock
+from uuid import UUID
 
 import pytest
 import pytest_asyncio
 
+from ltzd import __version__
 from ltzd.chain.node.client import node_name
 from ltzd.chain.signing import Signer
 from ltzd.cli.init_files import starting_brand
-from ltzd.store import database, doctor_facts
+from ltzd.daemon.checks import doctor
+from ltzd.rules.conditions.facts import ProcessIdentity, ProcessReport
+from ltzd.rules.conditions.kinds import Condition, ConditionKind
+from ltzd.store import database, doctor_facts, processes
 from ltzd.store.doctor_facts import ServerFacts
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.migrations import known_revisions
@@ -485,6 +490,24 @@ async def test_the_doctor_looks_at_a_running_system_too(world: World) -> None:
     assert {"versions", "disk", "statements", "brands", "secret_files", "contracts"} <= checks
     for text in ("Error", "Exception"):
         assert text not in done.out
+
+
+async def test_the_doctor_tells_what_running_processes_report_and_no_others(
+    database_url: str,
+) -> None:
+    report = ProcessReport((Condition(ConditionKind.REDIS_UNAVAILABLE, "Redis is away"),))
+    connection = await database.connect(database_url, "test")
+    for pid in (1, 2):
+        process = ProcessIdentity(UUID(int=pid), "host", pid, ("http",), __version__)
+        await processes.report(connection, process, report)
+    aged = "UPDATE processes SET seen_at = seen_at - interval '21 s' WHERE pid = 1"
+    await connection.execute(aged)
+
+    findings = await doctor._processes(connection)
+    await connection.close()
+
+    sentences = [each.sentence for each in findings if each.check == "processes"]
+    assert sentences == ["host/2: Redis is away"]
 
 
 async def test_the_doctor_goes_on_where_the_databases_folder_cannot_be_looked_at(

@@ -489,6 +489,20 @@ def test_for_staging_providers_may_be_on_this_machine(folder: Path, url: str) ->
     settings.refuse_dev_providers()
 
 
+def test_every_provider_of_dev_mode_and_every_missing_key_is_named(folder: Path) -> None:
+    services = '[payments]\nbase_url = "http://127.0.0.1:9001"\nsecret_key = "s"\n'
+    services += 'signing_secret = "w"\n[site]\nbase_url = "http://a.example"\n'
+    here = SHORT.replace("https://identity.example/", "http://127.0.0.1:9000") + services
+    with pytest.raises(FileRejected) as refused:
+        read_settings(a_file(folder, here)).refuse_dev_providers()
+    names = [fault.partition(" ")[0] for fault in refused.value.faults]
+    assert names == ["identity.base_url", "payments.base_url", "site.base_url"]
+
+    keyless = re.sub(r"^(minter|relay)_\w+ = .*\n", "", SHORT, flags=re.MULTILINE)
+    with pytest.raises(FileRejected, match=r"minter_key_file and .*relay_key_file are need"):
+        read_settings(a_file(folder, keyless))
+
+
 def test_staging_sends_no_secret_to_another_machine_unencrypted(folder: Path) -> None:
     staging = "staging = true\n" + SHORT.replace("https://identity.example/", "http://a.example")
     settings = read_settings(a_file(folder, staging))

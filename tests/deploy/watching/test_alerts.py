@@ -53,7 +53,7 @@ def test_every_alert_fires_where_it_should_and_nowhere_else(tmp_path: Path) -> N
     tests: dict[tuple[Path, int], list[dict[str, Any]]] = {}
     for name, cases in CASES.items():
         alert = by_name[name]
-        for case in (cases.firing, *cases.silent):
+        for case in (cases.firing, *cases.also_firing, *cases.silent):
             key = alert.file, case.step_seconds
             tests.setdefault(key, []).append(_test_of(case, {alert: case.fires}))
     for (rules, seconds), each in tests.items():

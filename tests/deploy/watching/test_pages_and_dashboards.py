@@ -58,6 +58,38 @@ def test_every_log_line_that_an_operators_page_names_exists() -> None:
     assert unknown == []
 
 
+def test_every_metric_that_a_page_names_exists() -> None:
+    """`ltzd_store_replica_*` names a family."""
+    names = {*labels_by_series(), *map(exposed_name, metrics())}
+    families = {name.split("_")[1] for name in names if name.startswith("ltzd_")}
+    unknown = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in (ROOT / "docs").rglob("*.md")
+        for name in re.findall(r"`(ltzd_[a-z_]+)", page.read_text())
+        if name.split("_")[1] in families
+        if not any(each == name or (name[-1] == "_" and each.startswith(name)) for each in names)
+    ]
+    assert unknown == []
+
+
+def test_the_page_on_operations_lists_both_lines_of_every_outage() -> None:
+    pairs = re.compile(r'Outage\(\s*"([\w.]+)",\s*"([\w.]+)"')
+    outages = {
+        pair for path in (ROOT / "ltzd").rglob("*.py") for pair in pairs.findall(path.read_text())
+    }
+    _, _, table = (
+        (ROOT / "docs" / "operations.md").read_text().partition("| is over |\n|---|---|---|\n")
+    )
+    rows = [row.split("|")[2:4] for row in table.partition("\n\n")[0].splitlines()]
+    listed = {
+        pair
+        for begins, ends in rows
+        for pair in zip(*(re.findall(r"`([\w.]+)`", cell) for cell in (begins, ends)), strict=True)
+    }
+    assert len(outages) > 20
+    assert outages - listed == set()
+
+
 def test_the_dashboards_are_current_and_no_others_are_there() -> None:
     files = {path.stem: path.read_text() for path in FOLDER.glob("*.json")}
     assert files == {name: rendered(each) for name, each in dashboards().items()}

@@ -347,6 +347,15 @@ def test_a_held_wallet_tells_of_roles_limit_and_gas_money() -> None:
     assert kinds(is_held=False, balance_wei=4, missing_roles=("LTZ.MINTER",)) == []
 
 
+@pytest.mark.parametrize(("kind", "options"), [("mint", " --mint-limit LTZ"), ("relay", "")])
+def test_the_sentence_about_a_missing_role_has_the_whole_command(kind: str, options: str) -> None:
+    (condition,) = judge_own_lanes(
+        [LaneState(MINTER, kind, is_held=True, missing_roles=("LTZ.MINTER",))]
+    )
+    wallet = checksummed(MINTER)
+    assert f"`ltzd wallet grant {wallet} --kind {kind}{options} --key FILE`" in condition.sentence
+
+
 def test_an_empty_wallet_is_not_also_low() -> None:
     low = Condition(ConditionKind.WALLET_LOW, "low", checksummed(MINTER))
     paused = replace(WALLETS[0], paused_for="funds")

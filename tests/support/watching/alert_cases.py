@@ -35,6 +35,7 @@ def _firing(series: dict[str, str], **labels: str) -> Case:
 class Cases:
     firing: Case
     silent: tuple[Case, ...] = field(default=())
+    also_firing: tuple[Case, ...] = field(default=())
 
 
 def conditions(count: int, *, over: bool = False) -> Case:
@@ -211,10 +212,25 @@ CASES: Final[dict[str, Cases]] = {
     ),
     "LtzdLaneFailed": _counter('ltzd_operator_lane_failures_total{kind="mint"}', kind="mint"),
     "LtzdWrongSignature": _stepping("ltzd_chain_wrong_signatures_total{"),
-    "LtzdForeignSigner": _gauge(
-        'ltzd_operator_foreign_wallets{instance="a"} 0\n'
-        'ltzd_operator_foreign_wallets{instance="b"} 1',
-        'ltzd_operator_foreign_wallets{instance="a"} 0',
+    "LtzdForeignSigner": Cases(
+        _firing(_series('ltzd_operator_foreign_wallets{instance="b"} 1')),
+        (
+            Case(
+                _series(
+                    'ltzd_operator_foreign_wallets{instance="a"} 0\n'
+                    'ltzd_operator_lanes_paused{kind="mint",reason="fees",instance="a"} 1'
+                )
+            ),
+        ),
+        # Without a treasury nothing sets the first gauge.
+        also_firing=(
+            _firing(
+                _series(
+                    'ltzd_operator_foreign_wallets{instance="a"} 0\n'
+                    'ltzd_operator_lanes_paused{kind="mint",reason="foreign_use",instance="a"} 1'
+                )
+            ),
+        ),
     ),
     "LtzdBytesRefusedForGood": _counter(
         'ltzd_operator_transactions_abandoned_total{kind="relay"}', kind="relay"
