@@ -12,6 +12,7 @@ Begin with `batch_writer`, which commits many callers' items in one database tra
   of its oldest read.
 - Logging: `outages` logs a lasting failure as two lines, `line_limits` bounds lines that callers
   cause.
+- Outside services: `bounded_connector` bounds what aiohttp reads from them.
 - Others: `request_connection` is the connection of HTTP clients on hot paths, `clock` is the
   type of every injected clock.
 """

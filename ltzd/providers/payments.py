@@ -18,9 +18,9 @@ import stripe
 import structlog
 
 from ltzd import telemetry
+from ltzd.concurrency.bounded_connector import BoundedConnector
 from ltzd.errors import IdempotencyKeyReused, InvalidFields, PaymentRefused, PaymentsUnavailable
 from ltzd.providers.checkouts import CheckoutPage, PaymentsPolicy
-from ltzd.providers.outbound.bounded_connector import BoundedConnector
 from ltzd.providers.outbound.http_client import AsyncCloseable
 from ltzd.providers.outbound.json_bodies import InvalidJsonError, decode_json
 from ltzd.rules.payments.provider_events import EVENT_TOLERANCE_SECONDS, id_of

@@ -14,7 +14,7 @@ from functools import cache, partial
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from ltzd.providers.outbound.bounded_connector import BoundedConnector
+from ltzd.concurrency.bounded_connector import BoundedConnector
 
 HostResolver = Callable[[str], Awaitable[Sequence[str]]]
 """Returns the IP addresses of a host's name. Raises OSError."""

@@ -19,8 +19,8 @@ from typing import Self
 import aiohttp
 from yarl import URL
 
+from ltzd.concurrency.bounded_connector import BoundedConnector
 from ltzd.errors import Unavailable
-from ltzd.providers.outbound.bounded_connector import BoundedConnector
 from ltzd.providers.outbound.json_bodies import InvalidJsonError, decode_json
 
 _READ_BYTES = 1 << 14
