@@ -366,16 +366,19 @@ async def progress(connection: Connection, ids: Sequence[int]) -> dict[int, Rela
     return {row["id"]: _progress(row) for row in rows}
 
 
-async def settled(connection: Connection, ids: Sequence[int]) -> dict[int, RelayProgress]:
-    """The progress of those relays that are mined, or never will be."""
+async def settled(connection: Connection, ids: Sequence[int]) -> dict[int, RelayProgress | None]:
+    """The progress of those relays that are mined, or never will be: None for a withdrawn relay."""
     rows = await connection.fetch(
         """
-        SELECT * FROM relay_progress
-         WHERE id = ANY($1::bigint[]) AND relay_state IN ('mined', 'failed')
+        SELECT asked.id AS asked, p.*
+          FROM unnest($1::bigint[]) AS asked(id)
+          LEFT JOIN relays r ON r.id = asked.id
+          LEFT JOIN relay_progress p ON p.id = r.id
+         WHERE r.id IS NULL OR r.state IN ('mined', 'failed')
         """,
         ids,
     )
-    return {row["id"]: _progress(row) for row in rows}
+    return {row["asked"]: None if row["id"] is None else _progress(row) for row in rows}
 
 
 async def by_hash(
