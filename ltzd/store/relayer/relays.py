@@ -367,7 +367,7 @@ async def progress(connection: Connection, ids: Sequence[int]) -> dict[int, Rela
 
 
 async def settled(connection: Connection, ids: Sequence[int]) -> dict[int, RelayProgress | None]:
-    """The progress of those relays that are mined, or never will be: None for a withdrawn relay."""
+    """The progress of those relays that are mined, or never will be; a withdrawn relay has None."""
     rows = await connection.fetch(
         """
         SELECT asked.id AS asked, p.*
