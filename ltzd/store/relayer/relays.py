@@ -397,6 +397,22 @@ async def by_hash(
     return None if row is None else _progress(row)
 
 
+async def kept_failures(connection: Connection, user: Address) -> tuple[int, float]:
+    """The user's calls that are kept because they would have failed; seconds until one is not."""
+    row = await connection.fetchrow(
+        """
+        SELECT count(*),
+               coalesce(extract(epoch FROM min(created_at) + interval '24 hours' - now()),
+                        0)::float8
+          FROM relays
+         WHERE user_address = $1 AND idempotency_key IS NOT NULL AND state = 'failed'
+        """,
+        user,
+    )
+    assert row is not None
+    return row[0], row[1]
+
+
 async def delete_expired(connection: Connection) -> None:
     """Delete lapsed relays, and delete or clear idempotency keys after a day."""
     async with connection.transaction():
