@@ -5,7 +5,7 @@ Begin with `batch_writer`, which commits many callers' items in one database tra
 
 - Sharing work: `single_flight` lets callers with the same question share one call, `cached_value`
   keeps one answer for two seconds, `hedging` sends a late request a second time.
-- Bounding work: `fair_slots` lets parties take turns.
+- Fairness: `fair_slots` lets parties take turns, `shared_cache` gives each its part of a cache.
 - Waiting: `keyed_waiters` holds callers until an event about their key arrives, `futures` completes
   futures that may be cancelled, `own_task` loses no cancellation.
 - The request that is served: `request_ids` has its id, `work_slots` its slot, `answer_age` the age
