@@ -357,6 +357,7 @@ class PerkCharges:
                 async with connection.transaction():
                     await redemptions.lock_token(connection, redemption.token_id)
                     await redemptions.withdraw(connection, redemption)
+                self._waiters.poll()  # callers of the token's later ones wait, too
                 redemption = await redemptions.by_id(connection, id_)
             progress = (await relays.progress(connection, [relay])).get(relay)
         if redemption is None or progress is None:

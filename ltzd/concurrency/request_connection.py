@@ -8,6 +8,10 @@ from typing import Generic, Protocol, TypeVar, cast
 
 from ltzd.concurrency.clock import loop_time
 
+_LONG_READ = 64 * 1024
+"""Bytes. After more of them other tasks have a turn: uvloop reads up to 8 MiB in one turn, and the
+many tiny chunks of an answer take their time."""
+
 Answer = TypeVar("Answer")
 Answer_co = TypeVar("Answer_co", covariant=True)
 
@@ -37,7 +41,7 @@ class RequestConnection(asyncio.Protocol, Generic[Answer]):
         self.unused_since = 0.0
         self.peer = ""
         """The address of the other end."""
-        self._transport: asyncio.WriteTransport | None = None
+        self._transport: asyncio.Transport | None = None
         self._reader: AnswerReader[Answer] | None = None
         self._answer: asyncio.Future[Answer] | None = None
 
@@ -60,8 +64,8 @@ class RequestConnection(asyncio.Protocol, Generic[Answer]):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's TLS transport has the methods of a WriteTransport, but not the type.
-        self._transport = cast("asyncio.WriteTransport", transport)
+        # uvloop's TLS transport has the methods of a Transport, but not the type.
+        self._transport = cast("asyncio.Transport", transport)
         self.peer = str((transport.get_extra_info("peername") or ("",))[0])
 
     def data_received(self, data: bytes) -> None:
@@ -77,6 +81,13 @@ class RequestConnection(asyncio.Protocol, Generic[Answer]):
             self.is_reusable = self._reader.may_reuse_connection
             self.unused_since = loop_time()
             self._answer.set_result(answer)
+        elif len(data) > _LONG_READ and self._transport is not None:
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._read_again)
+
+    def _read_again(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def connection_lost(self, _error: Exception | None) -> None:
         self.is_reusable = False

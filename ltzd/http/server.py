@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from sanic import Sanic
@@ -17,6 +18,7 @@ from sanic.server.protocols.http_protocol import HttpProtocol
 from ltzd.concurrency.clock import loop_time
 from ltzd.errors import Misconfigured
 from ltzd.http.connections.protocol import BoundedProtocol
+from ltzd.http.connections.tls import TlsHandshakes, TlsProtocol
 from ltzd.http.last_connections import ignore_new_connections
 from ltzd.http.sanic_app import App
 
@@ -59,9 +61,11 @@ async def serve(  # noqa: PLR0913 (where, three events of a life, and TLS)
     accepted: set it some seconds before `stop`, and reverse proxies send nothing more on a
     connection that `stop` closes.
 
-    With `tls` the server accepts HTTPS only, and closes a connection whose handshake takes longer
-    than `tls_handshake_seconds`. `on_listening` is called with the port, which the
-    system chooses if `port` is 0. Raises Misconfigured if the address cannot be bound.
+    With `tls` the server accepts HTTPS only. Connections count towards the app's limit before their
+    handshake, and are closed if it takes longer than `tls_handshake_seconds`.
+
+    `on_listening` is called with the port, which the system chooses if `port` is 0. Raises
+    Misconfigured if the address cannot be bound.
     """
     app.ctx.draining = draining
     listener = listen(host, port)
@@ -86,6 +90,8 @@ async def serve(  # noqa: PLR0913 (where, three events of a life, and TLS)
                 await _drain(server.connections, grace_seconds, hurry or asyncio.Event())
             for connection in tuple(server.connections):
                 connection.abort()
+            for connection in app.ctx.connection_limit.all():
+                connection.end_now()
             Sanic.unregister_app(app)
             for loop in loops:
                 loop.cancel()
@@ -104,17 +110,16 @@ async def _start(
     app: App, listener: socket.socket, tls: ssl.SSLContext | None, tls_handshake_seconds: float
 ) -> Any:
     app.config.TOUCHUP = not getattr(HttpProtocol, "__touched__", False)
-    timeouts = {
-        "ssl_handshake_timeout": tls_handshake_seconds,
-        "ssl_shutdown_timeout": TLS_SHUTDOWN_SECONDS,
-    }
+    protocol: Any = BoundedProtocol
+    if tls is not None:
+        handshakes = TlsHandshakes(tls, tls_handshake_seconds, TLS_SHUTDOWN_SECONDS)
+        protocol = partial(TlsProtocol, handshakes)
     server: Any = await app.create_server(
         sock=listener,
         backlog=BACKLOG,
-        protocol=BoundedProtocol,
-        ssl=tls,
+        protocol=protocol,
         # Connections wait in the socket's backlog until the router is ready.
-        asyncio_server_kwargs={"start_serving": False, **(timeouts if tls else {})},
+        asyncio_server_kwargs={"start_serving": False},
     )
     await server.startup()
     await server.before_start()

@@ -16,10 +16,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from cachetools import TTLCache
-
 from ltzd import telemetry
 from ltzd.concurrency.clock import Clock
+from ltzd.concurrency.shared_cache import SharedCache
 from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import HostSiteBusy, HostSiteRefused, HostSiteUnavailable, LoginRateLimited
 from ltzd.providers.outbound.guarded_connector import HostResolver
@@ -95,11 +94,12 @@ class HostSiteClient(AsyncCloseable):
         clock: Clock = time.monotonic,
     ) -> None:
         self._http = GuardedHttpClient(policy, resolve)
-        self._users: TTLCache[bytes, SiteUser] = TTLCache(MAX_CACHED, CACHE_SECONDS, clock)
-        self._recently_valid: TTLCache[bytes, None] = TTLCache(
+        # A site may accept any number of log-ins: its own are pushed out, not another site's.
+        self._users: SharedCache[SiteUser] = SharedCache(MAX_CACHED, CACHE_SECONDS, clock)
+        self._recently_valid: SharedCache[bool] = SharedCache(
             MAX_CACHED, RECENTLY_VALID_SECONDS, clock
         )
-        self._forms: TTLCache[bytes, set[bytes]] = TTLCache(MAX_CACHED, 60.0, clock)
+        self._forms: SharedCache[set[bytes]] = SharedCache(MAX_CACHED, 60.0, clock)
         # Unbounded here: `_slot_at` bounds the requests of each site.
         self._requests: SingleFlight[bytes, SiteUser | None] = SingleFlight(
             "host site", sys.maxsize, HostSiteUnavailable
@@ -125,11 +125,11 @@ class HostSiteClient(AsyncCloseable):
             return None
         url = users_me_url(origin, rest_prefix)
         key = _cache_key(url, headers)
-        user = self._users.get(key)
+        user = self._users.get(origin, key)
         if user is not None:
             return user
         with self._slot_at(origin):
-            return await self._requests.call(key, lambda: self._request(key, url, headers))
+            return await self._requests.call(key, lambda: self._request(origin, key, url, headers))
 
     def was_recently_valid(
         self, origin: str, credentials: HostCredentials, rest_prefix: str = "wp-json"
@@ -139,7 +139,8 @@ class HostSiteClient(AsyncCloseable):
         headers = login_headers(credentials)
         if headers is None:
             return False
-        return _cache_key(users_me_url(origin, rest_prefix), headers) in self._recently_valid
+        key = _cache_key(users_me_url(origin, rest_prefix), headers)
+        return self._recently_valid.get(origin, key) is not None
 
     async def ask_without_log_in(self, origin: str, rest_prefix: str = "wp-json") -> HttpResponse:
         """Ask for the member of no log-in, which a site refuses with 401 and its platform's code.
@@ -164,22 +165,24 @@ class HostSiteClient(AsyncCloseable):
             if not self._waiting[origin]:
                 del self._waiting[origin]
 
-    def _limit_forms(self, url: str, headers: Mapping[str, str]) -> None:
+    def _limit_forms(self, origin: str, proof: bytes) -> None:
         """Raises LoginRateLimited.
 
         A member can write one log-in in many forms, with cookies that the platform ignores or with
         spaces in a password. Each form costs a request and takes the place of another member's.
         """
-        forms = self._forms.get(_cache_key(url, _proof_in(headers)), ())
-        if len(forms) >= MAX_FORMS:
+        if len(self._forms.get(origin, proof) or ()) >= MAX_FORMS:
             raise LoginRateLimited(
                 "This log-in came in too many forms. Please try again in a minute.",
                 limit=MAX_FORMS,
                 retryAfterSeconds=60,
             )
 
-    async def _request(self, key: bytes, url: str, headers: Mapping[str, str]) -> SiteUser | None:
-        self._limit_forms(url, headers)
+    async def _request(
+        self, origin: str, key: bytes, url: str, headers: Mapping[str, str]
+    ) -> SiteUser | None:
+        proof = _cache_key(url, _proof_in(headers))
+        self._limit_forms(origin, proof)
         with telemetry.timed_provider("host_site"):
             try:
                 response = await self._http.request("GET", url, headers=headers)
@@ -187,12 +190,19 @@ class HostSiteClient(AsyncCloseable):
                 raise _unavailable(url, error.reason) from error
             user = _user_in(url, response)
         if user is None:
-            self._recently_valid.pop(key, None)
+            self._recently_valid.remove(origin, key)
         else:
-            self._users[key] = user
-            self._recently_valid[key] = None
-            self._forms.setdefault(_cache_key(url, _proof_in(headers)), set()).add(key)
+            self._users.put(origin, key, user)
+            self._recently_valid.put(origin, key, True)
+            self._count_form(origin, proof, key)
         return user
+
+    def _count_form(self, origin: str, proof: bytes, key: bytes) -> None:
+        forms = self._forms.get(origin, proof)
+        if forms is None:
+            forms = set()
+            self._forms.put(origin, proof, forms)
+        forms.add(key)
 
 
 def login_headers(credentials: HostCredentials) -> Mapping[str, str] | None:

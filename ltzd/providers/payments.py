@@ -8,6 +8,7 @@ e-mail address, so no such text reaches a log or an error.
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
@@ -17,6 +18,7 @@ import stripe
 import structlog
 
 from ltzd import telemetry
+from ltzd.concurrency.bounded_connector import BoundedConnector
 from ltzd.errors import IdempotencyKeyReused, InvalidFields, PaymentRefused, PaymentsUnavailable
 from ltzd.providers.checkouts import CheckoutPage, PaymentsPolicy
 from ltzd.providers.outbound.http_client import AsyncCloseable
@@ -30,6 +32,7 @@ stripe.enable_telemetry = False
 
 _REPEATS = 2
 _CONNECT_SECONDS = 3.0
+_MAX_ANSWER_BYTES = 1 << 18
 _REFUND = "payment_intent.latest_charge"
 
 _FIELDS = {
@@ -57,13 +60,16 @@ Answer = TypeVar("Answer")
 
 
 class PaymentProvider(AsyncCloseable):
+    """Made inside the event loop that uses it."""
+
     def __init__(self, policy: PaymentsPolicy) -> None:
         self._policy = policy
         # The SDK logs each request with its body below this level.
         logging.getLogger("stripe").setLevel(logging.WARNING)
         # Connections of their own: anybody may open checkouts, and name sessions that do not exist,
         # which must not hold up what the provider says was paid.
-        self._http = (_http_client(policy), _http_client(policy), _http_client(policy))
+        tls = ssl.create_default_context(cafile=stripe.ca_bundle_path)
+        self._http = tuple(_http_client(policy, tls) for _ in range(3))
         self._checkouts, self._named, self._announced = (
             _client(policy, http) for http in self._http
         )
@@ -167,9 +173,10 @@ class PaymentProvider(AsyncCloseable):
                 raise PaymentsUnavailable("The payment provider gave no usable answer") from error
 
 
-def _http_client(policy: PaymentsPolicy) -> stripe.AIOHTTPClient:
+def _http_client(policy: PaymentsPolicy, tls: ssl.SSLContext) -> stripe.AIOHTTPClient:
     return stripe.AIOHTTPClient(
-        timeout=aiohttp.ClientTimeout(total=policy.attempt_seconds, connect=_CONNECT_SECONDS)
+        timeout=aiohttp.ClientTimeout(total=policy.attempt_seconds, connect=_CONNECT_SECONDS),
+        connector=BoundedConnector(_MAX_ANSWER_BYTES, tls=tls),
     )
 
 

@@ -379,7 +379,7 @@ async def test_with_a_withdrawn_redemption_go_those_that_counted_on_it(till: Til
         pass
     first = asyncio.create_task(till.waiting(3.0).redeem())
     await till.is_written(1)
-    later = asyncio.create_task(till.waiting(6.0).redeem(idempotency_key="till-1-0002"))
+    later = asyncio.create_task(till.waiting(600).redeem(idempotency_key="till-1-0002"))
     other = asyncio.create_task(till.redeem(token_id=OTHER_TOKEN))
     await till.is_written(3)
     with pytest.raises(Unavailable):
@@ -388,7 +388,7 @@ async def test_with_a_withdrawn_redemption_go_those_that_counted_on_it(till: Til
     async with till.world.relaying():
         assert (await other).redemption.remaining == 2, "another token's redemption is sent"
         with pytest.raises(Unavailable):
-            await later
+            await asyncio.wait_for(later, 30)
         again = await till.redeem(idempotency_key="till-1-0002")
     assert (again.already_processed, again.redemption.remaining) == (False, 2)
     assert till.node.left(TOKEN) == 2

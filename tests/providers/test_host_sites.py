@@ -384,6 +384,23 @@ async def test_those_who_gave_up_leave_their_places(site: Site, sites: HostSiteC
     assert await sites.user_of(site.base, COOKIE) is not None
 
 
+async def test_one_sites_log_ins_push_out_no_other_sites(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A brand's own site may accept any number of them."""
+    monkeypatch.setattr(host_sites, "MAX_CACHED", 4)
+    sites = HostSiteClient(SHORT)
+    await sites.user_of(site.base, COOKIE)
+    for number in range(8):
+        await sites.user_of(f"{site.base}/other", a_log_in(number))
+
+    requests = len(site.paths)
+    assert sites.was_recently_valid(site.base, COOKIE)
+    assert await sites.user_of(site.base, COOKIE) is not None
+    assert len(site.paths) == requests, "the answer is cached"
+    await sites.close()
+
+
 async def test_a_log_in_is_confirmed_for_an_hour_or_until_the_site_denies_it(
     site: Site, sites: HostSiteClient, clock: ManualClock
 ) -> None:

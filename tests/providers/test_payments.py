@@ -2,13 +2,16 @@
 
 import asyncio
 
+import pytest
 from aiohttp import web
 
+from ltzd.errors import PaymentsUnavailable
+from ltzd.providers import payments
 from ltzd.providers.checkouts import PaymentsPolicy
 from ltzd.providers.payments import PaymentProvider
 from ltzd.rules.payments.sessions import CheckoutOrder
 from ltzd.values import address_of
-from tests.support.services.web_servers import served_at
+from tests.support.services.web_servers import raw_server, sending, served_at
 from tests.support.waiting import until
 
 ORDER = CheckoutOrder(
@@ -56,3 +59,17 @@ async def test_checkouts_that_hang_hold_up_no_paid_session() -> None:
 
     assert session is not None
     assert session.payment_status == "paid"
+
+
+async def test_a_flood_of_interim_answers_is_no_usable_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(payments, "_REPEATS", 0)
+    interim = b"HTTP/1.1 102 Processing\r\n\r\n" * 20_000
+    session = b'{"id": "cs_paid", "payment_status": "paid"}'
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(session), session)
+    async with raw_server(sending(interim, answer)) as port:
+        policy = PaymentsPolicy(f"http://127.0.0.1:{port}", "sk_test_key", "whsec_key")
+        async with PaymentProvider(policy) as provider:
+            with pytest.raises(PaymentsUnavailable):
+                await provider.session("cs_paid")

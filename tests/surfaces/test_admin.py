@@ -10,6 +10,7 @@ from uuid import UUID
 
 import aiohttp
 import pytest
+from sanic.request import Request
 
 from ltzd.chain.pool import health
 from ltzd.chain.pool.report import NodeReport, Unfit
@@ -586,6 +587,32 @@ async def test_elsewhere_the_token_opens_everything(path: str) -> None:
             assert answer.status == 200
         async with client.get(url + "/healthz", headers={"Host": "a b"}) as answer:
             assert answer.status == 400
+
+
+async def test_a_flood_of_probes_reads_the_database_once_at_a_time() -> None:
+    """Probes need no token, and the process itself needs the connections that they use."""
+    behind, arrived, reads, all_arrived = Behind(), 0, 0, asyncio.Event()
+
+    async def read_cluster() -> ClusterFacts:
+        nonlocal reads
+        reads += 1
+        await all_arrived.wait()
+        return await behind.read_cluster()
+
+    def count(_request: Request) -> None:
+        nonlocal arrived
+        arrived += 1
+        if arrived == 20:
+            all_arrived.set()
+
+    app = build_admin_app(
+        AdminSources(behind.process, read_cluster, behind.read), AdminPolicy(token="secret")
+    )
+    app.on_request(count)
+    async with serving(app) as url, aiohttp.ClientSession() as client:
+        answers = await asyncio.gather(*(client.get(f"{url}/readyz") for _ in range(20)))
+        assert len({answer.status for answer in answers}) == 1
+    assert reads == 1
 
 
 async def test_a_probe_without_the_token_learns_whether_and_not_why() -> None:

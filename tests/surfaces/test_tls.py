@@ -20,6 +20,7 @@ from structlog.testing import capture_logs
 from ltzd import telemetry
 from ltzd.errors import Misconfigured
 from ltzd.http.app import build_app
+from ltzd.http.connections.limit import ConnectionLimit
 from ltzd.http.server import serve
 from ltzd.http.services import HttpPolicy
 from ltzd.http.tls import ServerCertificate
@@ -38,6 +39,7 @@ class TlsSurface:
     port: int
     client: aiohttp.ClientSession
     events: FakeEvents
+    limit: ConnectionLimit
     stop: asyncio.Event
     serving: asyncio.Task[None]
 
@@ -50,10 +52,14 @@ class TlsSurface:
 
 
 @asynccontextmanager
-async def a_tls_surface(folder: Path, handshake_seconds: float = 10.0) -> AsyncIterator[TlsSurface]:
+async def a_tls_surface(
+    folder: Path, handshake_seconds: float = 10.0, max_connections: int = 1_000
+) -> AsyncIterator[TlsSurface]:
     certificate = ServerCertificate("public", *OLD.write(folder))
     events, stop = FakeEvents(), asyncio.Event()
-    app: Any = build_app(services_over(events), HttpPolicy(grace_seconds=5))
+    app: Any = build_app(
+        services_over(events), HttpPolicy(grace_seconds=5, max_connections=max_connections)
+    )
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     set_port = port.set_result
     serving = asyncio.create_task(
@@ -69,7 +75,8 @@ async def a_tls_surface(folder: Path, handshake_seconds: float = 10.0) -> AsyncI
     )
     connector = aiohttp.TCPConnector(ssl=trusting(OLD, NEW), limit=0)
     async with aiohttp.ClientSession(connector=connector) as client:
-        yield TlsSurface(folder, certificate, await port, client, events, stop, serving)
+        limit = app.ctx.connection_limit
+        yield TlsSurface(folder, certificate, await port, client, events, limit, stop, serving)
     stop.set()
     await asyncio.wait_for(serving, 10)
 
@@ -273,6 +280,37 @@ async def test_a_client_that_begins_no_handshake_is_hung_up_on_and_holds_up_nobo
             assert answer.status == 200
         assert await asyncio.wait_for(reader.read(), 10) == b""
         writer.close()
+
+
+async def test_connections_without_a_handshake_count_towards_the_limit(tmp_path: Path) -> None:
+    """Otherwise clients that stay silent use up the process's files."""
+    async with a_tls_surface(tmp_path, handshake_seconds=60, max_connections=3) as surface:
+        silent = [await asyncio.open_connection("127.0.0.1", surface.port) for _ in range(4)]
+        async with surface.client.get(f"{surface.url}/health") as answer:
+            assert answer.status == 200
+        for reader, _ in silent[:2]:
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+        assert len(surface.limit) == 3
+        for _, writer in silent:
+            writer.close()
+        await until(lambda: _is(len(surface.limit) == 1))
+
+
+async def test_stopping_ends_handshakes(tmp_path: Path) -> None:
+    async with a_tls_surface(tmp_path, handshake_seconds=60) as surface:
+        reader, writer = await asyncio.open_connection("127.0.0.1", surface.port)
+        await until(lambda: _is(len(surface.limit) == 1))
+        surface.stop.set()
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.close()
+
+
+async def test_a_failed_handshake_is_forgotten(surface: TlsSurface) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", surface.port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    await until(lambda: _is(len(surface.limit) == 0))
 
 
 async def _has(statuses: list[int], number: int) -> bool:

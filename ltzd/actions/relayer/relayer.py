@@ -62,6 +62,7 @@ from ltzd.rules.relayer.limits import (
     ClaimLimit,
     RelayUsage,
     check_claims,
+    check_failures,
     check_hour,
     check_key,
     check_permit_deadline,
@@ -396,7 +397,8 @@ class Relayer:
     ) -> NewRelay:
         """Add what a simulation tells.
 
-        Raises TransactionFailed for a call that would revert and has no idempotency key.
+        Raises TransactionFailed for a call that would revert and has no idempotency key, and
+        RateLimited if it has one and too many such calls of the user are kept.
         """
         plan = new.plan
         sender = plan.wallet or await self._wallets.sender()
@@ -408,6 +410,8 @@ class Relayer:
             await self._check_claims_again(request, plan.claim)
             if request.idempotency_key is None:
                 raise
+            async with session(self._pool) as connection:
+                check_failures(*await relays.kept_failures(connection, request.user))
             return replace(new, failure=str(failed.details["reason"]))
         fees, l1_costs = await self._simulator.fees(), await self._simulator.l1_costs()
         l1_fee_wei = l1_costs.max_fee_wei(len(plan.data), gas_limit)

@@ -26,7 +26,7 @@ class RelayWaiters:
         self._pool = pool
         self._clock = clock
         self._wakeup = wakeups.subscribe(RELAYED)
-        self._settled: KeyedWaiters[int, RelayProgress] = KeyedWaiters()
+        self._settled: KeyedWaiters[int, RelayProgress | None] = KeyedWaiters()
         self._idle_users: KeyedWaiters[Address, None] = KeyedWaiters()
         self._user_locks: WeakValueDictionary[Address, asyncio.Lock] = WeakValueDictionary()
 
@@ -51,7 +51,10 @@ class RelayWaiters:
             await asyncio.sleep(min(self._clock() - began, _LONGEST_PAUSE_SECONDS))
 
     async def settled(self, relay: int, deadline: float) -> RelayProgress | None:
-        """Return the relay once it is mined or never will be, or None at the deadline."""
+        """Return the relay once it is mined or never will be.
+
+        Returns None at the deadline, and for a relay that was withdrawn.
+        """
         release_held()
         return await self._settled.wait(relay, deadline - self._clock())
 

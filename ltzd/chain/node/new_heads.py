@@ -19,20 +19,15 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.answers.typed import LARGEST_COUNT, Header, block_timestamp, quantity
 from ltzd.chain.node.client import node_name
-from ltzd.chain.node.ws_rpc import without_redirects
+from ltzd.chain.websocket_client.socket import NodeSocket, open_socket
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.rules.indexer.block_times import BlockTimes, silence_seconds
 from ltzd.values import Hash32, hash_of
 
 log = structlog.get_logger()
 
-_Socket: TypeAlias = aiohttp.ClientWebSocketResponse[Literal[False]]
-"""Texts are not decoded: msgspec takes bytes."""
-
 _SUBSCRIBE = '{"jsonrpc":"2.0","id":1,"method":"eth_subscribe","params":["newHeads"]}'
 _PING_SECONDS = 20.0
-_CLOSING = aiohttp.ClientWSTimeout(ws_close=0.5)
-"""A silent node does not answer a close, either."""
 _MOST_BYTES = 2 * 1024 * 1024
 """The longest message: some nodes announce a head with the hashes of its transactions."""
 _REMEMBERED = 256
@@ -181,10 +176,7 @@ class _HeadSocket:
         """Keeps the socket open until cancelled; pauses grow while it announces nothing."""
         while True:
             try:
-                async with aiohttp.ClientSession(
-                    cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[without_redirects()]
-                ) as session:
-                    await self._listen(session)
+                await self._listen()
             except _SocketLost as loss:
                 reason = loss.reason
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
@@ -211,17 +203,14 @@ class _HeadSocket:
         until = self._deadline.when()
         self._deadline.reschedule(min(until or float("inf"), self._clock() + patience))
 
-    async def _listen(self, session: aiohttp.ClientSession) -> None:
+    async def _listen(self) -> None:
         """Announces heads. Raises _SocketLost, and aiohttp's errors if there is no connection."""
-        async with asyncio.timeout(self._policy.connect_seconds):
-            socket = await session.ws_connect(
-                self._url,
-                heartbeat=_PING_SECONDS,
-                timeout=_CLOSING,
-                max_msg_size=_MOST_BYTES,
-                decode_text=False,
-            )
-        async with socket:
+        async with open_socket(
+            self._url,
+            connect_seconds=self._policy.connect_seconds,
+            ping_seconds=_PING_SECONDS,
+            max_bytes=_MOST_BYTES,
+        ) as socket:
             async with asyncio.timeout(self._policy.connect_seconds):
                 await self._subscribe(socket)
             self.is_open = True
@@ -236,8 +225,8 @@ class _HeadSocket:
             finally:
                 self._closed()
 
-    async def _subscribe(self, socket: _Socket) -> None:
-        await socket.send_str(_SUBSCRIBE)
+    async def _subscribe(self, socket: NodeSocket) -> None:
+        await socket.send(_SUBSCRIBE)
         while True:
             message = await _message(socket)
             if message.id == 1:
@@ -265,12 +254,12 @@ class _HeadSocket:
         self.is_open, self._deadline = False, None
 
 
-async def _message(socket: _Socket) -> _Message:
-    message = await socket.receive()
-    if message.type not in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
+async def _message(socket: NodeSocket) -> _Message:
+    data = await socket.receive()
+    if data is None:
         raise _SocketLost("closed")
     try:
-        return _MESSAGE_DECODER.decode(message.data)
+        return _MESSAGE_DECODER.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
         raise _SocketLost("malformed") from error
 

@@ -6,10 +6,9 @@ batch under way, of which there is one at a time: nodes refuse a batch as a whol
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Self
 
 import aiohttp
 import msgspec
@@ -20,16 +19,14 @@ from ltzd.chain.node.client import NodeClient, node_name
 from ltzd.chain.node.learned_limits import NodeLimits
 from ltzd.chain.node.refusals import Refusal, RefusalKind
 from ltzd.chain.node.sending import ConnectionDropped, RequestRefused, RpcPolicy
+from ltzd.chain.websocket_client.socket import NodeSocket, open_socket
 from ltzd.concurrency.futures import complete
 from ltzd.errors import NodeUnavailable
 
 log = structlog.get_logger()
 
-_Socket: TypeAlias = aiohttp.ClientWebSocketResponse[Literal[False]]
-"""Texts are not decoded: msgspec takes bytes."""
-
-_CLOSING: Final = aiohttp.ClientWSTimeout(ws_close=0.5)
-"""A silent node does not answer a close, either."""
+_MOST_UNASKED: Final = 1_000
+"""Messages in a row that answer no request. Late answers are some of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +88,7 @@ class _SocketTransport:
         self._url = url
         self._policy = policy
         self._ws_policy = ws_policy
-        self._socket: _Socket | None = None
+        self._socket: NodeSocket | None = None
         self._is_decided = asyncio.Event()
         """Is set while the socket is open, or the last attempt to open it has failed."""
         self._fault = "its socket is not open"
@@ -137,7 +134,7 @@ class _SocketTransport:
         if len(ids) > 1:
             self._batch = request
         try:
-            await socket.send_str(body.decode())
+            await socket.send(body.decode())
             return await request.answer
         except (aiohttp.ClientError, OSError) as error:
             raise ConnectionDropped(f"The node's socket broke: {_reason(error)}") from None
@@ -169,39 +166,32 @@ class _SocketTransport:
             self._lose("it is closed")
 
     async def _serve(self) -> bool:
-        """Opens a socket and reads it to its end; returns whether it brought any message."""
-        has_answered, reason = False, "its socket closed"
+        """Opens a socket and reads it to its end; returns whether it answered any request."""
+        has_answered = False
+        reason = "its socket closed"
         try:
-            async with self._opened() as socket:
+            async with open_socket(
+                self._url,
+                connect_seconds=self._policy.timeout_seconds,
+                ping_seconds=self._ws_policy.ping_seconds,
+                max_bytes=self._policy.max_response_bytes,
+            ) as socket:
                 self._socket = socket
                 self._is_decided.set()
-                async for message in socket:
-                    has_answered = True
-                    if message.type in {aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY}:
-                        await self._receive(message.data)
-                if socket.close_code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
+                unasked = 0
+                while unasked <= _MOST_UNASKED and (data := await socket.receive()) is not None:
+                    is_answer = await self._receive(data)
+                    has_answered |= is_answer
+                    unasked = 0 if is_answer else unasked + 1
+                if unasked > _MOST_UNASKED:
+                    reason = "it sends messages without a request"
+                if socket.is_too_long:
                     reason = "its answer is too long"
                     self._refuse_length()
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             reason = _reason(error)
         self._lose(reason)
         return has_answered
-
-    @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[_Socket]:
-        async with aiohttp.ClientSession(
-            cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[without_redirects()]
-        ) as session:
-            async with asyncio.timeout(self._policy.timeout_seconds):
-                socket = await session.ws_connect(
-                    self._url,
-                    heartbeat=self._ws_policy.ping_seconds,
-                    timeout=_CLOSING,
-                    max_msg_size=self._policy.max_response_bytes,
-                    decode_text=False,
-                )
-            async with socket:
-                yield socket
 
     def _lose(self, reason: str) -> None:
         """Ends the socket: the outcome of each request under way is unknown."""
@@ -217,28 +207,27 @@ class _SocketTransport:
             if request.most >= self._policy.max_response_bytes:
                 complete(request.answer, _too_long(request.most))
 
-    async def _receive(self, data: bytes) -> None:
-        """Gives a message to the request that it answers; ignores a message to no request."""
+    async def _receive(self, data: bytes) -> bool:
+        """Gives a message to the request that it answers; returns whether there is one."""
         request = None
         try:
             if not is_short(data):
                 request = self._request_of(data)
                 if request is None or len(data) > request.most:
-                    self._complete(request, None, len(data))
-                    return
+                    return self._complete(request, None, len(data))
             content = await decode(data)
         except OversizedAnswer as error:
             if request is not None:
                 complete(request.answer, NodeUnavailable(str(error), kind=error.kind))
-            return
+            return request is not None
         except MalformedAnswer:
-            return
-        self._complete(self._request_answered_by(content), content, len(data))
+            return False
+        return self._complete(self._request_answered_by(content), content, len(data))
 
-    def _complete(self, request: _Request | None, content: Any, size: int) -> None:
-        if request is None:
-            return
-        complete(request.answer, content if size <= request.most else _too_long(request.most))
+    def _complete(self, request: _Request | None, content: Any, size: int) -> bool:
+        if request is not None:
+            complete(request.answer, content if size <= request.most else _too_long(request.most))
+        return request is not None
 
     def _request_of(self, data: bytes) -> _Request | None:
         """The request that a long message answers, by its first id."""
@@ -276,17 +265,6 @@ def _too_long(most: int) -> RequestRefused:
         Refusal(RefusalKind.RESPONSE_BYTES),
         "oversized",
     )
-
-
-def without_redirects() -> aiohttp.TraceConfig:
-    """Redirects are not followed: they might lead to another chain's node."""
-
-    async def refuse(*_: object) -> None:
-        raise aiohttp.ClientConnectionError("redirected")
-
-    config = aiohttp.TraceConfig()
-    config.on_request_redirect.append(refuse)
-    return config
 
 
 def _is_anonymous_error(replies: Sequence[Any]) -> bool:

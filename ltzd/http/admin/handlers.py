@@ -19,6 +19,7 @@ from sanic.request import Request
 from ltzd import __version__, telemetry
 from ltzd.chain.pool import health
 from ltzd.chain.pool.report import NodeReport
+from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import DatabaseUnavailable, Misconfigured, Unauthorized
 from ltzd.http.admin.answers import (
     chain_json,
@@ -124,6 +125,7 @@ class AdminHandlers:
         self._sources = sources
         self._policy = policy
         self._is_local = is_loopback(policy.host)
+        self._reads: SingleFlight[None, ClusterFacts | None] = SingleFlight("admin facts", 1)
 
     def authorize(self, request: Request) -> None:
         """Raises ForeignHost, RequestMalformed and Unauthorized."""
@@ -149,7 +151,7 @@ class AdminHandlers:
         role = request.args.get("role")
         if role not in {None, "http"}:
             raise RequestMalformed("The query parameter role must be http")
-        conditions = self._judge(await _in_time(self._sources.cluster()))
+        conditions = self._judge(await self._cluster())
         blocking = readiness.reasons(conditions, for_http=role == "http")
         if self._policy.token is None or _has_credential(request):
             body = readiness_json(conditions, blocking)
@@ -162,7 +164,7 @@ class AdminHandlers:
 
     async def read_status(self) -> dict[str, object]:
         """The answer of `/status`."""
-        cluster = await _in_time(self._sources.cluster())
+        cluster = await self._cluster()
         facts = None if cluster is None else await _in_time(self._sources.facts())
         conditions = self._judge(cluster)
         body: dict[str, object] = {
@@ -185,13 +187,19 @@ class AdminHandlers:
         return body
 
     async def metrics(self, _request: Request) -> Reply:
-        cluster = await _in_time(self._sources.cluster())
+        cluster = await self._cluster()
         facts = None if cluster is None else await _in_time(self._sources.facts())
         self._sources.measure()
         count_conditions(self._judge(cluster))
         self._measure_index(cluster)
         measure_queues(facts)
         return Reply(telemetry.exposition(), 200, None, CONTENT_TYPE_LATEST)
+
+    async def _cluster(self) -> ClusterFacts | None:
+        """Requests at the same time share a read: a flood of them, which may need no token, would
+        hold the few connections on which the process reports itself and reads brands.
+        """
+        return await self._reads.call(None, lambda: _in_time(self._sources.cluster()))
 
     def _measure_index(self, cluster: ClusterFacts | None) -> None:
         if cluster is None or cluster.chain is None:

@@ -49,7 +49,12 @@ class ConnectionLimit:
         return tuple(self._all)
 
     def opened(self, connection: Any, address: str) -> bool:
-        """Returns False if the connection must be refused, because every other one is in use."""
+        """Returns False if the connection must be refused, because every other one is in use.
+
+        A connection is opened once, before its TLS handshake or after it.
+        """
+        if connection in self._all:
+            return True
         if len(self._all) >= self._most and not self._make_room(address):
             telemetry.HTTP_CONNECTIONS_ENDED.labels("refused").inc()
             return False

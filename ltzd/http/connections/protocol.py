@@ -33,7 +33,7 @@ class BoundedProtocol(HttpProtocol):
     HTTP_CLASS = ReplyStream
     __slots__ = (
         *("_address", "_answers", "_limit", "_refusals", "_was_held"),
-        *("body_bytes", "slowness"),
+        *("body_bytes", "handshake", "slowness"),
     )
 
     def __init__(self, **options: Any) -> None:
@@ -46,6 +46,8 @@ class BoundedProtocol(HttpProtocol):
         self._was_held = False
         self.body_bytes = 0
         """The bytes of the request's body that its handler has read and keeps."""
+        self.handshake: asyncio.Task[None] | None = None
+        """The TLS handshake, which may be over."""
         self.slowness: tuple[tuple[object, ...], float] | None = None
         """The step of the client that the sweep has seen missing, and since when."""
 
@@ -96,6 +98,8 @@ class BoundedProtocol(HttpProtocol):
     def end_now(self) -> None:
         """Close without an answer; what was written is still sent for a while."""
         self._limit.closed(self, self._address)
+        if self.handshake is not None:
+            self.handshake.cancel()
         self.close()
 
     def end_slow_request(self) -> None:
@@ -110,9 +114,13 @@ class BoundedProtocol(HttpProtocol):
         _give_request(http)
         self._task.cancel()
 
-    def connection_made(self, transport: Any) -> None:
+    def is_counted(self, transport: Any) -> bool:
+        """Count the connection if it is not counted yet. Returns False if it must be refused."""
         self._address = _address_of(transport)
-        if self._limit.opened(self, self._address):
+        return self._limit.opened(self, self._address)
+
+    def connection_made(self, transport: Any) -> None:
+        if self.is_counted(transport):
             super().connection_made(transport)  # type: ignore[no-untyped-call]
         else:
             self.transport = transport

@@ -1,5 +1,6 @@
 """Sanic's HTTP/1.1 stream, which writes an ordinary reply in one step."""
 
+import asyncio
 import re
 from time import monotonic
 from typing import Any
@@ -15,6 +16,12 @@ _WITHOUT_BODY = frozenset((204, 304))
 _NUMBER = re.compile(r"[0-9A-Fa-f]+[ \t]*")
 _LONGEST_CHUNK_LINE = 64
 """Bytes of a chunk's size and extensions."""
+_CHUNKS_A_TURN = 16
+"""Chunks that are read between two turns of the event loop: a quarter of a megabyte of one-byte
+chunks takes half a second."""
+_MOST_CHUNKS = 16_384
+_CHUNK_BYTES = 256
+"""A body may have one more chunk for each of these bytes."""
 _CHUNK_START = re.compile(rb"\r\n[^\x00-\x08\x0a-\x1f\x7f]{1,%d}\r\n" % _LONGEST_CHUNK_LINE)
 """The end of the head or of the last chunk's data, and the line of a chunk's size."""
 
@@ -22,7 +29,9 @@ _CHUNK_START = re.compile(rb"\r\n[^\x00-\x08\x0a-\x1f\x7f]{1,%d}\r\n" % _LONGEST
 class ReplyStream(Http):
     """The stream of one connection."""
 
-    __slots__ = ()
+    __slots__ = ("_chunks",)
+    _chunks: int
+    """Of the present request's body."""
 
     @staticmethod
     def _safe_int(value: str, base: int = 10) -> int:
@@ -49,10 +58,15 @@ class ReplyStream(Http):
 
     async def _check_chunk_start(self) -> None:
         """Raises BadRequest, and ends the connection."""
+        read_before = self.request_bytes or 0
+        self._chunks = self._chunks + 1 if read_before else 1
+        if self._chunks % _CHUNKS_A_TURN == 0:
+            await asyncio.sleep(0)
         buffer = self.recv_buffer
         while (end := buffer.find(b"\r\n", 3)) < 0 and len(buffer) <= 3 + _LONGEST_CHUNK_LINE:
             await self._receive_more()
-        if _CHUNK_START.fullmatch(buffer[: end + 2]) is None:
+        has_too_many = self._chunks > _MOST_CHUNKS + read_before // _CHUNK_BYTES
+        if has_too_many or _CHUNK_START.fullmatch(buffer[: end + 2]) is None:
             self.keep_alive = False
             raise BadRequest("Bad chunked encoding")
 

@@ -27,6 +27,7 @@ from ltzd.http.relayer.models import RelayBody, RelayResponse
 from ltzd.http.requests.rate_limits import PER_CLIENT
 from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
 from ltzd.rules.relayer.gas_budgets import identity_exhausted, total_exhausted
+from ltzd.rules.relayer.limits import FAILURES_REASON, KEPT_FAILURES
 from ltzd.values import LTZ, Hash32, address_of, checksummed, hex_of
 
 _USER = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -129,6 +130,12 @@ OPERATIONS = (
                 "Too many transactions: 35 an hour for each user",
                 limit=35,
                 retryAfterSeconds=1_800,
+            ),
+            "too many failed calls": RateLimited(
+                "Too many calls of this user would have failed today",
+                limit=KEPT_FAILURES,
+                reason=FAILURES_REASON,
+                retryAfterSeconds=3_600,
             ),
             "gas budget of the user spent": identity_exhausted(3_600),
             "reverts": TransactionFailed("Transaction failed", reason="SoldOut(id: 1)"),

@@ -4,20 +4,17 @@ A host's name is resolved once, and every address of it must be allowed: the con
 of these addresses and to no other, even if the name resolves to another address a moment later. The
 address is checked again when its socket is made, which covers an IP address in a URL, and once more
 as the connection's peer, before the first byte of the request.
-
-A host may send a bounded number of bytes.
 """
 
-import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache, partial
-from typing import cast
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.client_proto import ResponseHandler
+
+from ltzd.concurrency.bounded_connector import BoundedConnector
 
 HostResolver = Callable[[str], Awaitable[Sequence[str]]]
 """Returns the IP addresses of a host's name. Raises OSError."""
@@ -33,26 +30,25 @@ class ForbiddenAddressError(OSError):
     """An OSError, since aiohttp expects one of a resolver and of a socket."""
 
 
-class GuardedConnector(aiohttp.TCPConnector):
-    """Without a limit, so that connections to one host never delay those to another.
+class GuardedConnector(BoundedConnector):
+    """Without a limit of connections, so that those to one host never delay those to another.
 
-    A connection is used once, and `max_bytes` are read from it.
+    A connection is used once.
     """
 
     def __init__(
         self, resolve_host: HostResolver, is_allowed: Callable[[str], bool], max_bytes: int
     ) -> None:
         super().__init__(
+            max_bytes,
+            tls=trust(),
             resolver=_GuardedResolver(resolve_host, is_allowed),
             use_dns_cache=False,
             socket_factory=partial(guarded_socket, is_allowed),
             force_close=True,
-            ssl=trust(),
             limit=0,
         )
         self._is_allowed = is_allowed
-        make_handler = partial(BoundedResponseHandler, self._loop, max_bytes)
-        self._factory = cast("partial[ResponseHandler]", make_handler)
 
     async def connect(
         self,
@@ -67,27 +63,6 @@ class GuardedConnector(aiohttp.TCPConnector):
             connection.close()
             raise ForbiddenAddressError("the connection leads to an address that is not allowed")
         return connection
-
-
-class BoundedResponseHandler(ResponseHandler):
-    """Ends the connection after `max_bytes`.
-
-    aiohttp bounds an answer's head and the caller its body, but a host may send any number of
-    interim answers before it, or of answers after it. aiohttp decodes at once all of them that have
-    arrived, which are megabytes, and keeps them in memory.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, max_bytes: int) -> None:
-        super().__init__(loop)
-        self._bytes_left = max_bytes
-
-    def data_received(self, data: bytes) -> None:
-        is_too_much = len(data) > self._bytes_left
-        allowed = data[: self._bytes_left]
-        self._bytes_left -= len(allowed)
-        super().data_received(allowed)
-        if is_too_much and self.transport is not None:
-            self.transport.abort()
 
 
 def guarded_socket(

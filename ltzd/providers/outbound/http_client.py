@@ -1,13 +1,14 @@
 """The HTTP client under every provider that the settings name.
 
-The client bounds the size of an answer and the time of a request, follows no redirect, keeps no
-cookie and uses no proxy. Repeats (`retries`) and a bound on waiting requests are for the provider's
-own client to add: only that knows which answers are worth a repeat.
+The client bounds the bytes of an answer, interim answers included, and the time of a request. It
+follows no redirect, keeps no cookie and uses no proxy. Repeats (`retries`) and a bound on waiting
+requests are for the provider's own client to add: only that knows which answers are worth a repeat.
 
 Every failure is a RequestFailed. Its reason is fit for a log: it holds nothing of the URL, whose
 path or query may hold a name or a secret, and nothing of the bodies.
 """
 
+import ssl
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -18,10 +19,13 @@ from typing import Self
 import aiohttp
 from yarl import URL
 
+from ltzd.concurrency.bounded_connector import BoundedConnector
 from ltzd.errors import Unavailable
 from ltzd.providers.outbound.json_bodies import InvalidJsonError, decode_json
 
 _READ_BYTES = 1 << 14
+_FRAMING = 2
+"""The bytes of an answer for each byte of its body, at most: chunks have sizes and extensions."""
 
 
 class RequestFailed(Unavailable):
@@ -108,8 +112,9 @@ class AsyncCloseable(ABC):
 class HttpClient(AsyncCloseable):
     """Opens its connections at the first request, so that it may be made outside an event loop.
 
-    `headers` go out with every request; `make_connector` replaces aiohttp's own connector of
-    `max_connections`. With `decompress=False` a compressed body is returned as it came.
+    `headers` go out with every request; `tls` replaces this machine's certificate authorities, and
+    `make_connector` the whole connector. With `decompress=False` a compressed body is returned as
+    it came.
     """
 
     def __init__(
@@ -118,13 +123,18 @@ class HttpClient(AsyncCloseable):
         max_body_bytes: int,
         max_connections: int = 100,
         headers: Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
         make_connector: Callable[[], aiohttp.BaseConnector] | None = None,
         decompress: bool = True,
     ) -> None:
         self._max_body_bytes = max_body_bytes
         self._headers = headers
         self._make_connector = make_connector or (
-            lambda: aiohttp.TCPConnector(limit=max_connections)
+            lambda: BoundedConnector(
+                _FRAMING * max_body_bytes,
+                tls=True if tls is None else tls,
+                limit=max_connections,
+            )
         )
         self._decompress = decompress
         self._session: aiohttp.ClientSession | None = None

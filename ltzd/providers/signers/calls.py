@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-import aiohttp
-
 from ltzd import telemetry
 from ltzd.concurrency.clock import loop_time
 from ltzd.errors import SignerUnavailable
@@ -54,9 +52,8 @@ class SignerCalls(AsyncCloseable):
         self._slots = asyncio.Semaphore(policy.max_concurrent)
         self._http = HttpClient(
             max_body_bytes=_MAX_BODY_BYTES,
-            make_connector=lambda: aiohttp.TCPConnector(
-                limit=policy.max_concurrent, ssl=tls if tls is not None else True
-            ),
+            max_connections=policy.max_concurrent,
+            tls=tls,
         )
 
     async def close(self) -> None:

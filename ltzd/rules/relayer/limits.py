@@ -28,6 +28,9 @@ from ltzd.values import Address
 RELAYS_AN_HOUR = 35
 """For each user address (spec 8)."""
 WINDOW = timedelta(hours=1)
+KEPT_FAILURES = 1_000
+"""Calls of a user that would have failed, and are kept for a day with their idempotency keys."""
+FAILURES_REASON = "failed_calls"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,20 @@ def check_hour(usage: RelayUsage) -> None:
         limit=RELAYS_AN_HOUR,
         retryAfterSeconds=max(1, seconds),
     )
+
+
+def check_failures(kept: int, seconds_left: float) -> None:
+    """Check that one more failure may be kept; the oldest is kept for `seconds_left`.
+
+    They cost no gas and count in no hour, so nothing else bounds the rows that a user can write.
+    """
+    if kept >= KEPT_FAILURES:
+        raise RateLimited(
+            "Too many calls of this user would have failed today",
+            limit=KEPT_FAILURES,
+            reason=FAILURES_REASON,
+            retryAfterSeconds=max(1, math.ceil(seconds_left)),
+        )
 
 
 def check_claims(usage: RelayUsage, limit: ClaimLimit) -> None:

@@ -366,16 +366,19 @@ async def progress(connection: Connection, ids: Sequence[int]) -> dict[int, Rela
     return {row["id"]: _progress(row) for row in rows}
 
 
-async def settled(connection: Connection, ids: Sequence[int]) -> dict[int, RelayProgress]:
-    """The progress of those relays that are mined, or never will be."""
+async def settled(connection: Connection, ids: Sequence[int]) -> dict[int, RelayProgress | None]:
+    """The progress of those relays that are mined, or never will be; a withdrawn relay has None."""
     rows = await connection.fetch(
         """
-        SELECT * FROM relay_progress
-         WHERE id = ANY($1::bigint[]) AND relay_state IN ('mined', 'failed')
+        SELECT asked.id AS asked, p.*
+          FROM unnest($1::bigint[]) AS asked(id)
+          LEFT JOIN relays r ON r.id = asked.id
+          LEFT JOIN relay_progress p ON p.id = r.id
+         WHERE r.id IS NULL OR r.state IN ('mined', 'failed')
         """,
         ids,
     )
-    return {row["id"]: _progress(row) for row in rows}
+    return {row["asked"]: None if row["id"] is None else _progress(row) for row in rows}
 
 
 async def by_hash(
@@ -392,6 +395,22 @@ async def by_hash(
         users,
     )
     return None if row is None else _progress(row)
+
+
+async def kept_failures(connection: Connection, user: Address) -> tuple[int, float]:
+    """The user's calls that are kept because they would have failed; seconds until one is not."""
+    row = await connection.fetchrow(
+        """
+        SELECT count(*),
+               coalesce(extract(epoch FROM min(created_at) + interval '24 hours' - now()),
+                        0)::float8
+          FROM relays
+         WHERE user_address = $1 AND idempotency_key IS NOT NULL AND state = 'failed'
+        """,
+        user,
+    )
+    assert row is not None
+    return row[0], row[1]
 
 
 async def delete_expired(connection: Connection) -> None:

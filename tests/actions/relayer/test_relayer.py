@@ -34,6 +34,7 @@ from ltzd.errors import (
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.rules.operator.requests import Action
+from ltzd.rules.relayer import limits
 from ltzd.rules.relayer.calls import (
     RelayProgress,
     RelayRequest,
@@ -446,6 +447,29 @@ async def test_a_call_that_failed_on_chain_is_answered_as_failed_and_counts(
         with pytest.raises(TransactionFailed):
             await relayed(relayer, process.request())
     assert await row_states(process.world.observer) == ["mined"]
+
+
+async def test_no_more_failures_of_a_user_are_kept_than_the_limit(
+    process: RelayerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "KEPT_FAILURES", 2)
+    relayer, node = process.relayer(), process.world.node
+    async with running(*process.loops), process.world.relaying():
+        node.fails, node.mines_at_once = lambda _data: True, True
+        first, second, third = (process.request(key=key) for key in "abc")
+        for request in (first, second, first):
+            with pytest.raises(TransactionFailed):
+                await relayed(relayer, request)
+        with pytest.raises(RateLimited) as refused:
+            await relayed(relayer, third)
+        assert refused.value.details["reason"] == "failed_calls"
+        retry_after: Any = refused.value.details["retryAfterSeconds"]
+        assert 1 < retry_after <= 86_400
+        with pytest.raises(TransactionFailed):
+            await relayed(relayer, process.request())
+        assert await row_states(process.world.observer) == ["failed", "failed"]
+        node.fails = lambda _data: False
+        assert (await relayed(relayer, third)).status is RelayStatus.CONFIRMED
 
 
 async def test_a_malformed_answer_about_a_collection_makes_the_chain_unavailable(

@@ -280,6 +280,48 @@ async def test_a_long_message_to_no_request_is_ignored() -> None:
         assert await rpc.call("eth_chainId") == "0x1"
 
 
+async def _ping(socket: web.WebSocketResponse) -> None:
+    await socket.ping()
+
+
+async def _send_nothing(socket: web.WebSocketResponse) -> None:
+    await socket.send_str("")
+
+
+@pytest.mark.parametrize("send", [_ping, _send_nothing])
+async def test_a_flood_of_tiny_messages_leaves_turns_of_the_event_loop(
+    send: Callable[[web.WebSocketResponse], Awaitable[None]],
+) -> None:
+    """All of them arrive at once, before the answer."""
+    turns = 0
+
+    def count_turn() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(count_turn)
+
+    async def handle(socket: web.WebSocketResponse, message: Any) -> None:
+        count_turn()
+        for _ in range(960):
+            await send(socket)
+        await socket.send_str(json.dumps(result(message, 1)))
+
+    async with a_client(handle) as (rpc, _):
+        assert await rpc.call("eth_x") == 1
+        assert turns >= 20
+
+
+async def test_a_node_that_sends_messages_without_requests_loses_its_socket() -> None:
+    async def handle(socket: web.WebSocketResponse, message: Any) -> None:
+        await socket.send_str(json.dumps(result(message, 1)))
+        for _ in range(1_001):
+            await socket.send_str("{}")
+
+    async with a_client(handle) as (rpc, server):
+        assert await rpc.call("eth_x") == 1
+        await until(server.has_reopened)
+
+
 async def test_a_redirect_is_not_followed() -> None:
     async with (
         a_socket_server(answering(always(1))) as server,

@@ -33,6 +33,7 @@ from ltzd.providers.outbound.guarded_http import (
     RequestFailed,
 )
 from ltzd.providers.outbound.public_addresses import is_public
+from tests.support.services.web_servers import Conversation, raw_server, sending
 from tests.support.waiting import Stopwatch, until
 
 PUBLIC = "93.184.216.34"
@@ -40,7 +41,6 @@ STRICT = GuardPolicy(timeout_seconds=2.0)
 DEV = GuardPolicy(allow_loopback=True, timeout_seconds=2.0)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Names:
@@ -83,42 +83,6 @@ async def serving(handler: Handler, host: str = "127.0.0.1", **options: Any) -> 
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
-
-
-@asynccontextmanager
-async def raw_server(converse: Conversation) -> AsyncIterator[int]:
-    """Gives the port of a server that sends raw bytes once it has read a request's head."""
-    tasks: set[asyncio.Task[Any]] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        try:
-            await reader.readuntil(b"\r\n\r\n")
-            await converse(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def sending(*parts: bytes) -> Conversation:
-    async def converse(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for part in parts:
-            writer.write(part)
-        await writer.drain()
-
-    return converse
 
 
 async def hello(_request: web.Request) -> web.StreamResponse:

@@ -14,7 +14,7 @@ from ltzd.providers.outbound.http_client import (
     RequestFailed,
     object_in,
 )
-from tests.support.services.web_servers import served_at
+from tests.support.services.web_servers import raw_server, sending, served_at
 
 MAX_BODY_BYTES = 1_000
 
@@ -32,6 +32,10 @@ async def answer(request: web.Request) -> web.StreamResponse:
             await asyncio.Event().wait()
         case "moved":
             raise web.HTTPFound("/json")
+        case "peer":
+            assert request.transport is not None
+            name = request.transport.get_extra_info("peername")
+            return web.json_response({"peer": name, "padding": "x" * (MAX_BODY_BYTES // 2)})
         case "headers":
             return web.json_response(dict(request.headers))
     return web.json_response({"ok": True}, status=418)
@@ -69,6 +73,27 @@ async def test_a_longer_body_than_allowed_is_a_failure(base: str, name: str) -> 
             await http.request("GET", f"{base}/{name}")
 
     assert failure.value.reason == f"the body is longer than {MAX_BODY_BYTES} bytes"
+
+
+async def test_a_megabyte_of_interim_answers_is_a_failure() -> None:
+    """Decoding them takes ten times as long as the service needs to send them."""
+    interim = b"HTTP/1.1 102 Processing\r\n\r\n" * 40_000
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+    async with (
+        raw_server(sending(interim, answer)) as port,
+        HttpClient(max_body_bytes=MAX_BODY_BYTES) as http,
+    ):
+        with pytest.raises(RequestFailed) as failure:
+            await http.request("GET", f"http://127.0.0.1:{port}/")
+
+    assert failure.value.reason == "ServerDisconnectedError"
+
+
+async def test_each_answer_of_a_kept_connection_has_the_whole_bound(base: str) -> None:
+    async with HttpClient(max_body_bytes=MAX_BODY_BYTES, max_connections=1) as http:
+        peers = [(await http.request("GET", f"{base}/peer")).json_object() for _ in range(10)]
+
+    assert len({str(peer) for peer in peers}) == 1, "one connection brought all answers"
 
 
 async def test_a_redirect_is_an_answer_and_is_not_followed(base: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from ltzd.http.admission.gate import Asker
 from ltzd.http.app import build_app
+from ltzd.http.connections import stream
 from ltzd.http.connections.limit import ConnectionLimit
 from ltzd.http.connections.pace import RefusalPace
 from ltzd.http.connections.sweep import SlownessPolicy, Sweep
@@ -81,6 +82,50 @@ async def test_beyond_the_limit_the_connection_that_was_idle_longest_is_closed()
         for client in (*clients, newcomer):
             client.close()
         await until_true(lambda: len(app.ctx.connection_limit) == 0)
+
+
+CHUNKED = (
+    b"POST /service-api/manual-event HTTP/1.1\r\nHost: x\r\n"
+    b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+
+
+async def test_a_body_of_tiny_chunks_leaves_turns_of_the_event_loop() -> None:
+    turns = 0
+
+    def count_turn() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(count_turn)
+
+    async with a_server(HttpPolicy()) as (url, _):
+        client = await Client.of(url)
+        count_turn()
+        client.writer.write(CHUNKED + b"1\r\nx\r\n" * 1_600 + b"0\r\n\r\n")
+        assert await client.status() == 400, "it is no JSON"
+        assert turns >= 80
+        client.writer.write(HEALTH)
+        assert await client.status() == 200
+        client.close()
+
+
+@pytest.mark.parametrize(("size", "status"), [(1, 400), (512, 413)])
+async def test_a_body_of_too_many_tiny_chunks_ends_its_connection(
+    size: int, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Larger chunks may be more, and are all read before the answer."""
+    monkeypatch.setattr(stream, "_MOST_CHUNKS", 20)
+    async with a_server(HttpPolicy()) as (url, _):
+        client = await Client.of(url)
+        chunk = b"%x\r\n%b\r\n" % (size, b"x" * size)
+        client.writer.write(CHUNKED + chunk * 30 + b"0\r\n\r\n")
+        assert await client.status() == status
+        if status == 400:
+            assert await client.is_closed()
+        else:
+            client.writer.write(HEALTH)
+            assert await client.status() == 200
+        client.close()
 
 
 class _Connection:
