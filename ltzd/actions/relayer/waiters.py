@@ -82,9 +82,12 @@ class RelayWaiters:
         ids, users = self._settled.keys(), self._idle_users.keys()
         async with session(self._pool) as connection:
             settled = await relays.settled(connection, ids) if ids else {}
+            withdrawn = await relays.withdrawn(connection, ids) if ids else set()
             busy = await relays.users_with_serialized(connection, users) if users else set()
         for id_, relay in settled.items():
             self._settled.resolve(id_, relay)
+        for id_ in withdrawn:
+            self._settled.resolve(id_, None)
         for user in users:
             if user not in busy:
                 self._idle_users.resolve(user, None)

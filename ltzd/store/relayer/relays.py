@@ -366,19 +366,25 @@ async def progress(connection: Connection, ids: Sequence[int]) -> dict[int, Rela
     return {row["id"]: _progress(row) for row in rows}
 
 
-async def settled(connection: Connection, ids: Sequence[int]) -> dict[int, RelayProgress | None]:
-    """The progress of those relays that are mined, or never will be; a withdrawn relay has None."""
+async def settled(connection: Connection, ids: Sequence[int]) -> dict[int, RelayProgress]:
+    """The progress of those relays that are mined, or never will be."""
     rows = await connection.fetch(
         """
-        SELECT asked.id AS asked, p.*
-          FROM unnest($1::bigint[]) AS asked(id)
-          LEFT JOIN relays r ON r.id = asked.id
-          LEFT JOIN relay_progress p ON p.id = r.id
-         WHERE r.id IS NULL OR r.state IN ('mined', 'failed')
+        SELECT * FROM relay_progress
+         WHERE id = ANY($1::bigint[]) AND relay_state IN ('mined', 'failed')
         """,
         ids,
     )
-    return {row["asked"]: None if row["id"] is None else _progress(row) for row in rows}
+    return {row["id"]: _progress(row) for row in rows}
+
+
+async def withdrawn(connection: Connection, ids: Sequence[int]) -> set[int]:
+    """Those of the relays, each named once, that are not stored any more."""
+    # Counting takes a quarter of the time of looking for each, and nearly always none is missing.
+    stored = "FROM relays WHERE id = ANY($1::bigint[])"
+    if await connection.fetchval(f"SELECT count(*) {stored}", ids) == len(ids):
+        return set()
+    return set(ids) - {row["id"] for row in await connection.fetch(f"SELECT id {stored}", ids)}
 
 
 async def by_hash(

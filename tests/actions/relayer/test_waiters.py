@@ -75,9 +75,10 @@ async def test_one_wakeup_answers_every_waiter_whose_relay_settled(
 
 
 async def test_a_pause_as_long_as_the_read_before_it_lets_wakeups_share_a_read(
-    wakeups: WakeupHub, waiters: RelayWaiters, monkeypatch: pytest.MonkeyPatch
+    pool: Pool, wakeups: WakeupHub, waiters: RelayWaiters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = asyncio.get_running_loop()
+    (relay,) = await write(pool, a_relay())
     reads: list[tuple[float, float]] = []
 
     async def long_read(_: Connection, ids: Sequence[int]) -> dict[int, RelayProgress]:
@@ -87,7 +88,7 @@ async def test_a_pause_as_long_as_the_read_before_it_lets_wakeups_share_a_read(
         return {}
 
     monkeypatch.setattr(relays, "settled", long_read)
-    waiting = asyncio.create_task(waiters.settled(-1, late()))
+    waiting = asyncio.create_task(waiters.settled(relay, late()))
 
     async def has_read_often() -> bool:
         wakeups.notify(RELAYED)
