@@ -379,7 +379,7 @@ async def settled(connection: Connection, ids: Sequence[int]) -> dict[int, Relay
 
 
 async def withdrawn(connection: Connection, ids: Sequence[int]) -> set[int]:
-    """Those of the relays, each named once, that are not stored any more."""
+    """The relays of `ids`, which names each once, that are not stored any more."""
     # Counting takes a quarter of the time of looking for each, and nearly always none is missing.
     stored = "FROM relays WHERE id = ANY($1::bigint[])"
     if await connection.fetchval(f"SELECT count(*) {stored}", ids) == len(ids):
