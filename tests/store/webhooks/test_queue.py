@@ -495,6 +495,8 @@ async def test_a_brands_long_queue_is_not_scanned_for_another_brands_webhooks(
 async def rows_read(world: World) -> int:
     """Returns the rows read by scans of webhooks and its indexes on all connections."""
     async with session(world.pool) as connection:
+        if connection.get_server_version() < (15,):
+            pytest.skip("PostgreSQL 14 cannot be told to count now")
         await connection.execute("SELECT pg_stat_force_next_flush()")
         count: int = await connection.fetchval(
             """
