@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -46,33 +47,35 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", default=DEFAULT)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="ltzd-compare-") as name:
+    with tempfile.TemporaryDirectory(prefix="ltzd-compare-") as name, ExitStack() as stack:
         sides = {
-            commit: _checked_out(commit, Path(name) / str(number))
+            commit: stack.enter_context(_checked_out(commit, Path(name) / str(number)))
             for number, commit in enumerate((options.before, options.after))
         }
-        try:
-            measured: dict[str, dict[str, list[float]]] = {
-                commit: defaultdict(list) for commit in sides
-            }
-            lower: set[str] = set()
-            for _ in range(options.rounds):
-                for benchmark in options.names:
-                    for commit, folder in sides.items():
-                        for ratio in _ratios(folder, benchmark):
-                            measured[commit][ratio["name"]].append(ratio["value"])
-                            if ratio["is_lower_better"]:
-                                lower.add(ratio["name"])
-        finally:
-            for folder in sides.values():
-                _git("worktree", "remove", "--force", str(folder))
+        measured: dict[str, dict[str, list[float]]] = {
+            commit: defaultdict(list) for commit in sides
+        }
+        lower: set[str] = set()
+        for _ in range(options.rounds):
+            for benchmark in options.names:
+                for commit, folder in sides.items():
+                    for ratio in _ratios(folder, benchmark):
+                        measured[commit][ratio["name"]].append(ratio["value"])
+                        if ratio["is_lower_better"]:
+                            lower.add(ratio["name"])
     _print(measured[options.before], measured[options.after], lower)
 
 
-def _checked_out(commit: str, folder: Path) -> Path:
+@contextmanager
+def _checked_out(commit: str, folder: Path) -> Iterator[Path]:
     _git("worktree", "add", "--detach", "--quiet", str(folder), commit)
-    subprocess.run(["make", "setup"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    return folder
+    try:
+        # The second installs anvil.
+        for command in (["make", "setup"], ["scripts/with-node", "true"]):
+            subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        yield folder
+    finally:
+        _git("worktree", "remove", "--force", str(folder))
 
 
 def _git(*arguments: str) -> None:
