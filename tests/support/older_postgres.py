@@ -8,21 +8,16 @@ POSTGRES_BIN is the folder of PostgreSQL's programs.
 
 import os
 import subprocess
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from ltzd.dev.services import postgres
-from tests.support.services import dumps
-from tests.support.services.postgres import Databases
 
 _INSTALLED = sorted(Path("/usr/lib/postgresql").glob("*/bin")) or [Path("/usr/bin")]
 _BIN = Path(os.environ.get("POSTGRES_BIN") or _INSTALLED[-1])
 _LOCALE = os.environ.get("POSTGRES_LOCALE") or "tr-TR"
-_FIRST_WITH_ICU = _FIRST_WITH_STRATEGIES = 15
-_FIRST_WITH_CHEAP_LOGINS = 16
+_FIRST_WITH_ICU = 15
 
 
 def pytest_configure() -> None:
@@ -37,11 +32,6 @@ def pytest_configure() -> None:
         *(each for each in initdb(data_dir, unfinished) if "locale" not in each),
         *locale,
     ]
-    if major < _FIRST_WITH_STRATEGIES:
-        Databases.strategy = ""
-    if major < _FIRST_WITH_CHEAP_LOGINS:
-        Databases.make_logins_cheap = _nothing  # type: ignore[method-assign]
-    dumps.restored = _no_restore
 
 
 def _major() -> int:
@@ -52,12 +42,3 @@ def _major() -> int:
             f"There is no PostgreSQL in {_BIN}: name it in POSTGRES_BIN"
         ) from error
     return int(version.stdout.split()[2].split(b".")[0])
-
-
-async def _nothing(self: Databases) -> None: ...
-
-
-@asynccontextmanager
-async def _no_restore(server_url: str, file: Path, name: str) -> AsyncIterator[str]:
-    pytest.skip("the dump is of a newer PostgreSQL")
-    yield ""  # type: ignore[unreachable]
