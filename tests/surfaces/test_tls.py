@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,6 +31,7 @@ from tests.support.surfaces.http_surface import FakeEvents, an_event, services_o
 from tests.support.waiting import until
 
 OLD, NEW = a_pair(), a_pair()
+MEBIBYTE = 1024 * 1024
 
 
 @dataclass
@@ -155,6 +157,27 @@ async def _answer(reader: asyncio.StreamReader) -> bytes:
     assert length is not None
     await reader.readexactly(int(length[1]))
     return head
+
+
+async def test_bytes_that_nobody_reads_stay_in_the_kernel(surface: TlsSurface) -> None:
+    surface.events.gate = asyncio.Event()
+    body = json.dumps(an_event()).encode()
+    client = await asyncio.to_thread(_connected, surface.port)
+    head = "POST /service-api/manual-event HTTP/1.1\r\nHost: x\r\nContent-Type: application/json"
+    client.sendall(f"{head}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    await until(lambda: _is(bool(surface.events.requests)))
+    (connection,) = surface.limit.all()
+
+    with pytest.raises(TimeoutError):  # the kernel takes no more
+        await asyncio.to_thread(client.sendall, bytes(32 * MEBIBYTE))
+    assert connection.transport.get_read_buffer_size() < MEBIBYTE // 4
+    client.close()
+    surface.events.gate.set()
+
+
+def _connected(port: int) -> ssl.SSLSocket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=1)
+    return trusting(OLD).wrap_socket(connection, server_hostname="127.0.0.1")
 
 
 async def test_no_request_is_lost_while_certificates_are_renewed(surface: TlsSurface) -> None:

@@ -15,6 +15,10 @@ from typing import Any
 
 from ltzd.http.connections.protocol import BoundedProtocol
 
+_ENCRYPTED_BYTES = 16 * 1024
+"""A connection from which nobody reads keeps so much, one record of TLS; the kernel keeps the rest.
+The event loop's own limit is a quarter of a megabyte, for which it needs 0.7 MB."""
+
 
 @dataclass(frozen=True, slots=True)
 class TlsHandshakes:
@@ -47,14 +51,16 @@ class TlsProtocol(asyncio.Protocol):
 
     async def _shake_hands(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
+        transport: Any
         with suppress(OSError):  # SSLError, too
-            await asyncio.get_running_loop().connect_accepted_socket(
+            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: self._connection,
                 accepted,
                 ssl=self._handshakes.context,
                 ssl_handshake_timeout=self._handshakes.handshake_seconds,
                 ssl_shutdown_timeout=self._handshakes.shutdown_seconds,
             )
+            transport.set_read_buffer_limits(high=_ENCRYPTED_BYTES)
 
     def _ended(self, accepted: socket.socket, _handshake: asyncio.Task[None]) -> None:
         """Forget a connection without a finished handshake, which may not even have begun."""
