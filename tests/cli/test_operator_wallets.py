@@ -228,7 +228,7 @@ async def test_a_drained_wallet_is_retired_for_good(data_dir: Path, db: Connecti
     assert done.code == 0
     assert "No node shows its balance" in done.err
     assert "Remove it from the settings" in done.err
-    assert "retired wallets have finished" in (await wallet(data_dir, "list")).err
+    assert "Retired wallets that have finished: " in (await wallet(data_dir, "list")).err
     assert NAME in (await wallet(data_dir, "list", "--all")).out
 
     for verb in ("drain", "retire"):

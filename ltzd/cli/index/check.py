@@ -92,6 +92,9 @@ async def compare(
             block = report.first
             while block <= report.last:
                 check = await _check(index, repair, report, block)
+                if check.last < block:
+                    report.last = block - 1  # A reorg has undone the blocks above.
+                    break
                 report.add(check)
                 advance(check.last)
                 block = check.last + 1
@@ -105,26 +108,25 @@ async def compare(
 async def _check(
     index: OpenIndex, repair: IndexRepair, report: IndexReport, first: int
 ) -> RangeCheck:
-    """One range from `first` on, mended if the command mends. Raises Unavailable."""
+    """One range from `first` on, mended if the command mends.
+
+    No block is compared if none from `first` on is indexed any more. Raises Unavailable.
+    """
     for attempt in range(_ATTEMPTS):
         if attempt:
             await asyncio.sleep(_PAUSE_SECONDS)
         try:
             check = await repair.check(index.node, first, report.last)
-            if check.last < first:
-                break  # A reorg has undone these blocks.
             if report.mends:
                 report.mended += await repair.mend(check)
         except (NodeUnavailable, IndexMoved) as error:
             reason = error.message
         else:
             return check
-    else:
-        raise Unavailable(
-            f"The blocks from {first} on could not be compared: {reason}. "
-            f"Repeat the command with --from {first}."
-        )
-    return RangeCheck(first, report.last)
+    raise Unavailable(
+        f"The blocks from {first} on could not be compared: {reason}. "
+        f"Repeat the command with --from {first}."
+    )
 
 
 async def _end(index: OpenIndex, report: IndexReport) -> None:

@@ -78,8 +78,8 @@ def lines(comparison: Comparison, options: str) -> Iterator[str]:
     )
     if comparison.cursor < comparison.head:
         yield (
-            f"  {comparison.head - comparison.cursor} blocks are not indexed yet: what they hold "
-            "is not counted below. The indexer reads them by itself."
+            f"  Blocks that are not indexed yet: {comparison.head - comparison.cursor}. What they "
+            "hold is not counted below. The indexer reads them by itself."
         )
     for lane in comparison.lanes:
         yield from _lane_lines(lane)

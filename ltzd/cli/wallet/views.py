@@ -25,7 +25,8 @@ def list_wallets(target: Target, *, everything: bool, as_json: bool) -> None:
     else:
         print_message("There is no wallet: name them in the settings, or add one.")
     if len(shown) < len(work):
-        print_message(f"{len(work) - len(shown)} retired wallets have finished; --all lists them.")
+        finished = len(work) - len(shown)
+        print_message(f"Retired wallets that have finished: {finished}; --all lists them.")
 
 
 def show(target: Target, wallet: str, *, as_json: bool) -> None:

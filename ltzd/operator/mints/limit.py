@@ -33,7 +33,7 @@ log = structlog.get_logger()
 _PUT_BACK_AT_ONCE = 1_000
 _PUT_BACK_SECONDS = 10.0
 """Between two looks for rewards that another lane took for too large, of this lane's capacity."""
-MINT_LIMIT = "mint_limit"
+MINT_LIMITS_DIFFER = "mint_limit"
 """Nodes show different mint limits of a wallet after the same block."""
 
 
@@ -75,7 +75,7 @@ class MintLimitTracker:
         if self._leaves_waiting:
             # A node that is behind does not know of the newest mints.
             compared = await compare_views(
-                view, limit, self._read, _leniency, MINT_LIMIT, view.head.number
+                view, limit, self._read, _leniency, MINT_LIMITS_DIFFER, view.head.number
             )
             limit, is_confirmed = compared.answer, compared.is_confirmed
         if limit.capacity > self._capacity:

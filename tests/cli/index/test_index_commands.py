@@ -151,6 +151,31 @@ async def test_two_repairs_at_once_mend_once(index: Index) -> None:
     assert await value(index.pool, "SELECT amount FROM balances") == 5
 
 
+async def test_blocks_that_a_reorg_undoes_meanwhile_are_not_among_those_that_agree(
+    index: Index,
+) -> None:
+    assert (await index.ltzd("repair")).code == 0
+    read = index.node._methods["eth_getBlockByNumber"]
+
+    def reorganised(block: str, *rest: object) -> object:
+        if block == hex(40):
+            index.node._methods["eth_getBlockByNumber"] = read
+            index.node.forget_blocks(3)
+            index.node.mine(1)
+        return read(block, *rest)
+
+    index.node._methods["eth_getBlockByNumber"] = reorganised
+    checking = asyncio.create_task(index.ltzd("check", "--json"))
+    while await _cursor(index) != 38:
+        await index.follower.step()
+    report = (await checking).json
+    assert (report["from"], report["to"]) == (1, 38)
+
+
+async def _cursor(index: Index) -> Any:
+    return await value(index.pool, "SELECT cursor_number FROM chains")
+
+
 async def test_derived_rows_that_do_not_follow_from_the_facts_are_made_anew(index: Index) -> None:
     assert (await index.ltzd("repair")).code == 0
     await value(index.pool, "UPDATE balances SET amount = 1")
