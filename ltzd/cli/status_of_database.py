@@ -10,9 +10,15 @@ from ltzd.cli.targets import connection_to
 from ltzd.daemon.follower import DEV_CHAIN_IDS
 from ltzd.http.admin.handlers import AdminHandlers, AdminPolicy, AdminSources
 from ltzd.rules.conditions.facts import ClusterFacts, ProcessIdentity
+from ltzd.rules.conditions.kinds import Condition, ConditionKind
 from ltzd.rules.conditions.policy import ConditionPolicy
 from ltzd.store.cluster import read_cluster
+from ltzd.store.database import takes_writes
 from ltzd.store.status import StatusFacts, read_status
+
+_READ_ONLY = Condition(
+    ConditionKind.DATABASE_UNAVAILABLE, "The database takes no writes: see `ltzd check`"
+)
 
 
 async def read(database_url: str) -> dict[str, Any]:
@@ -22,6 +28,7 @@ async def read(database_url: str) -> dict[str, Any]:
     """
     async with connection_to(database_url, "status") as connection:
         cluster = await read_cluster(connection)
+        own = () if await takes_writes(connection) else (_READ_ONLY,)
 
         async def read_again() -> ClusterFacts:
             return cluster
@@ -33,7 +40,7 @@ async def read(database_url: str) -> dict[str, Any]:
         is_dev_chain = cluster.chain is not None and cluster.chain.chain_id in DEV_CHAIN_IDS
         policy = AdminPolicy(conditions=ConditionPolicy(mines_on_demand=is_dev_chain))
         answer = await AdminHandlers(
-            AdminSources(command, read_again, figures), policy
+            AdminSources(command, read_again, figures, own=lambda: own), policy
         ).read_status()
     del answer["process"]
     return answer | {"readFrom": "database"}

@@ -411,8 +411,16 @@ async def session(pool: Pool) -> AsyncIterator[Connection]:
 
 async def require_writes(connection: Connection) -> None:
     """Raises ReadOnlySQLTransactionError, as a write would, if this session may only read."""
-    if await connection.fetchval("SELECT current_setting('transaction_read_only')::bool"):
+    if not await takes_writes(connection):
         raise asyncpg.ReadOnlySQLTransactionError("the server takes no writes")
+
+
+async def takes_writes(connection: Connection) -> bool:
+    """Whether this session may write: a standby's may not."""
+    takes: bool = await connection.fetchval(
+        "SELECT NOT current_setting('transaction_read_only')::bool"
+    )
+    return takes
 
 
 async def connections_allowed(connection: Connection) -> int:

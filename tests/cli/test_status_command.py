@@ -22,6 +22,7 @@ from ltzd.http.server import listen
 from ltzd.http.tls import ServerCertificate
 from ltzd.rules.conditions.facts import ChainFacts, ClusterFacts, ProcessIdentity, WalletFacts
 from ltzd.store.background_migrations import BackgroundMigration
+from ltzd.store.database import connect
 from ltzd.store.operator.leases import LeaseFacts
 from ltzd.store.status import LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address
@@ -302,6 +303,23 @@ async def test_the_database_tells_the_status_while_no_process_answers(
     for url in (None, "postgresql://x@127.0.0.1:9/x"):
         with pytest.raises(Unavailable, match="Nothing answers at"):
             await asyncio.to_thread(command.status, nowhere, False, False, database_url=url)
+
+
+async def test_a_database_that_takes_no_writes_is_not_ready(
+    database_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = database_url.rpartition("/")[2]
+    owner = await connect(database_url, "test")
+    await owner.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    await owner.close()
+    nowhere = "http://127.0.0.1:9"
+    await asyncio.to_thread(command.status, nowhere, False, True, database_url=database_url)
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["ready"], facts["database"]) == (False, "connected")
+    kinds = [condition["kind"] for condition in facts["conditions"]]
+    assert kinds[0] == "database_unavailable"
+    await asyncio.to_thread(command.status, nowhere, False, False, database_url=database_url)
+    assert "The database takes no writes" in capsys.readouterr().out
 
 
 async def test_the_page_shows_the_worst_first_with_its_runbook_at_80_columns() -> None:
