@@ -340,6 +340,24 @@ async def test_a_node_at_which_no_round_succeeds_is_turned_away_from(
     await world.executed_in_order()
 
 
+@pytest.mark.parametrize("honest_nodes", [1, 2])
+async def test_a_receipt_of_another_transaction_is_malformed_and_ends_no_lane(
+    world: RelayWorld, honest_nodes: int
+) -> None:
+    liar = world.node.sibling()
+    honest = [world.node.sibling() for _ in range(honest_nodes)]
+    await world.ask()
+    async with lane_on_nodes(world, liar, *honest) as pool:
+        await world.settled("published")
+        (sent, *_) = liar.sent()
+        world.node.mine()
+        foreign = {"transactionHash": "0x" + "ab" * 32}
+        liar.forged_receipts[sent.hash] = a_receipt(liar, sent, True) | foreign
+        await world.relays_are("mined")
+        assert pool.contradictions() == [{"malformed_answer"}, *[set()] * honest_nodes]
+    await world.executed_in_order()
+
+
 async def test_a_lane_turns_to_its_other_node_before_it_leaves_the_wallet_to_another_process(
     world: RelayWorld,
 ) -> None:

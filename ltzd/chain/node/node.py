@@ -316,15 +316,23 @@ class Node:
         return traits.is_anvil
 
     async def receipts(self, hashes: Sequence[Hash32]) -> list[Receipt | None]:
-        return [typed.receipt_of(typed.checked(answer)) for answer in await self._receipts(hashes)]
+        answers = await self._receipts(hashes)
+        return [
+            typed.receipt_of(typed.checked(answer), hash_)
+            for answer, hash_ in zip(answers, hashes, strict=True)
+        ]
 
     async def known_receipts(self, hashes: Sequence[Hash32]) -> list[Receipt]:
         """The receipts that the node has now.
 
         A missing one may be that of an old block, if the node has not indexed all blocks yet.
         """
-        answers = [each for each in await self._receipts(hashes) if not typed.is_unindexed(each)]
-        receipts = [typed.receipt_of(typed.checked(answer)) for answer in answers]
+        answers = await self._receipts(hashes)
+        receipts = [
+            typed.receipt_of(typed.checked(answer), hash_)
+            for answer, hash_ in zip(answers, hashes, strict=True)
+            if not typed.is_unindexed(answer)
+        ]
         return [receipt for receipt in receipts if receipt is not None]
 
     async def _receipts(self, hashes: Sequence[Hash32]) -> list[Any]:

@@ -170,14 +170,17 @@ def block_timestamp(text: Any) -> int:
     return quantity(text, _YEAR_10000 - 1)
 
 
-def receipt_of(answer: Any) -> Receipt | None:
+def receipt_of(answer: Any, transaction: Hash32) -> Receipt | None:
+    """The receipt of this transaction; that of another one is malformed."""
     if answer is None:
         return None
     try:
         if answer["blockHash"] is None:
             return None  # Some nodes answer for a pending transaction.
+        if hash_of(answer["transactionHash"]) != transaction:
+            raise ValueError("the receipt is of another transaction than the requested one")
         return Receipt(
-            transaction_hash=hash_of(answer["transactionHash"]),
+            transaction_hash=transaction,
             block_number=quantity(answer["blockNumber"], LARGEST_COUNT),
             block_hash=hash_of(answer["blockHash"]),
             succeeded=int(answer["status"], 16) == 1,
