@@ -169,7 +169,7 @@ async def test_the_newest_block_is_read_at_the_next_node_while_the_best_one_is_s
 class WithoutHead(FleetNode):
     """Answers an error, or something else than a block, instead of its newest one."""
 
-    head: object = None
+    head: tuple[str, object] | None = None
 
     def _answer(self, call: Mapping[str, Any]) -> dict[str, object]:
         reply = super()._answer(call)
