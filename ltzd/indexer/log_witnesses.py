@@ -82,6 +82,7 @@ class LogWitnesses:
         if node.is_alone:
             return [entry for entry in logs if not entry.get("removed")]
         own = Testimony(node, await _by_key(logs))
+        begun = self._clock()
         for attempt in range(_ATTEMPTS):
             if attempt:
                 await asyncio.sleep(_ASK_AGAIN_SECONDS)
@@ -94,7 +95,9 @@ class LogWitnesses:
             if witnesses or not has_late:
                 self._unwitnessed_since = None
                 return list(own.logs.values())
-        return list(own.logs.values()) if self._is_patience_over(node) else None
+            if self._clock() - begun >= self.patience_seconds:
+                break  # A witness is silent.
+        return list(own.logs.values()) if self._is_patience_over(node, begun) else None
 
     def _note_dispute(self, testimonies: Iterable[Testimony]) -> None:
         """Each step asks again: a dispute that lasts is logged once."""
@@ -106,11 +109,11 @@ class LogWitnesses:
             )
         self._disputed_at = self._clock()
 
-    def _is_patience_over(self, node: Node) -> bool:
-        now = self._clock()
+    def _is_patience_over(self, node: Node, begun: float) -> bool:
         if self._unwitnessed_since is None:
-            self._unwitnessed_since = now
-        return node.is_alone or now - self._unwitnessed_since >= self.patience_seconds
+            self._unwitnessed_since = begun
+        waited = self._clock() - self._unwitnessed_since
+        return node.is_alone or waited >= self.patience_seconds
 
     async def _witnesses(
         self, own: Testimony, last: Hash32, read: ReadLogs

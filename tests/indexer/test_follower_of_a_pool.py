@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from structlog.testing import capture_logs
@@ -218,6 +218,37 @@ async def test_logs_that_two_nodes_dispute_are_never_written(
         del liar.false_answers["eth_getLogs"]
         await until_indexed(pool, nodes[used])
         assert await value(pool, "SELECT sum(amount) FROM balances") == 5
+
+
+class WithoutLogs(FakeNode):
+    """Accepts requests for logs and never answers them; answers all else."""
+
+    is_silent = False
+
+    async def _answer(self, method: str, params: Sequence[Any]) -> Any:
+        if self.is_silent and method == "eth_getLogs":
+            self.call_counts[method] += 1
+            await asyncio.Event().wait()
+        return await super()._answer(method, params)
+
+
+async def test_a_block_waits_once_for_a_witness_that_is_silent(
+    pool: Pool, database_url: str
+) -> None:
+    first = WithoutLogs()
+    first.mine(8)
+    nodes = [first, WithoutLogs()]
+    share(first, nodes)
+    async with following(pool, database_url, nodes) as node_pool:
+        used = in_use(node_pool)
+        witness = nodes[1 - used]
+        witness.is_silent = True
+        before = witness.call_counts["eth_getLogs"]
+        nodes[used].mine(logs=[transfer_log(bytes(20), a_wallet(1), 5)])
+        share(nodes[used], nodes)
+        await until_indexed(pool, nodes[used])
+        assert witness.call_counts["eth_getLogs"] <= before + 2
+        assert "block_links" not in node_pool.contradictions()[used]
 
 
 def of_other_amounts(logs: list[dict[str, object]]) -> list[dict[str, object]]:

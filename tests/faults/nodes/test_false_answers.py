@@ -1,4 +1,4 @@
-"""One of two nodes answers one kind of request falsely, and everything else as the other node does."""
+"""A node of two answers one kind of request falsely, and all others as the other node does."""
 
 import asyncio
 from collections.abc import Sequence
