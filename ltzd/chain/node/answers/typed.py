@@ -132,10 +132,13 @@ def data_of(answer: Any) -> bytes:
         raise NodeUnavailable("The node's bytes are malformed", kind="malformed") from error
 
 
-def header_of(answer: Any) -> Header | None:
+def header_of(answer: Any, number: int | None = None) -> Header | None:
+    """The header of the block at this height; that of another block is malformed."""
     if answer is None:
         return None
     try:
+        if number is not None and quantity(answer["number"]) != number:
+            raise ValueError("the block is another one than the requested one")
         base_fee, gas_limit = answer.get("baseFeePerGas"), answer.get("gasLimit")
         listed = answer.get("transactions")
         return Header(
