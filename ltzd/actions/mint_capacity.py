@@ -143,6 +143,8 @@ class MintCapacity:
         calls = [(self._ltz, mint_limit_call(wallet)) for wallet in wallets]
         try:
             most = max(decode_mint_limit(answer)[0] for answer in await view.views(calls))
-        except (RpcError, ValueError) as error:
+        except RpcError as error:
             raise NodeUnavailable(f"mintLimit: {error}") from error
+        except ValueError as error:
+            raise NodeUnavailable(f"mintLimit: {error}", kind="malformed") from error
         return min(most, MAX_UNITS) // LTZ

@@ -24,6 +24,7 @@ from ltzd.actions.relayer.outcomes import cancellation_reason, unknown_without_d
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.contracts import abi_words, perk_nft, reverts
+from ltzd.chain.node.node import Node
 from ltzd.concurrency.batcher import Batcher
 from ltzd.errors import (
     HolderChanged,
@@ -120,7 +121,7 @@ class PerkCharges:
         self._clock = context.clock
         self._budgets = budgets
         self._wakeups = context.wakeups
-        self._node = context.node
+        self._views = context.views
         self._contract = context.contracts.perk_nft
         self._chain_id = context.contracts.chain_id
         self._waiters = context.waiters
@@ -301,14 +302,17 @@ class PerkCharges:
             return
         call = _call(request.token_id, token.holder, request.amount, left, bytes(32))
         sender = await self._wallets.sender()
-        revert = await self._node.simulate_call(self._contract, call, sender, gas=GAS_LIMIT)
-        if revert is None:
-            return
-        if revert.data is None:
-            raise NodeUnavailable(f"eth_call: {revert.text}")
-        if reverts.error_name(revert.data) != "ChargesMismatch":
+
+        async def revert_data(node: Node) -> bytes | None:
+            revert = await node.simulate_call(self._contract, call, sender, gas=GAS_LIMIT)
+            if revert is not None and revert.data is None:
+                raise NodeUnavailable(f"eth_call: {revert.text}")
+            return None if revert is None else revert.data
+
+        data = await self._views.decide_at_head(revert_data)
+        if data is not None and reverts.error_name(data) != "ChargesMismatch":
             # On ChargesMismatch another redemption came between: decided again under the lock.
-            raise _refusal(revert.data)
+            raise _refusal(data)
 
     async def _earlier(
         self, connection: Connection, request: RedeemRequest

@@ -6,6 +6,7 @@ writes the new branch, so that no reader sees a height or balance in between.
 """
 
 import asyncio
+import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -16,6 +17,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.answers.typed import Header
 from ltzd.chain.node.node import Node
+from ltzd.chain.node.views import MalformedAnswers
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.concurrency.outages import Outage
 from ltzd.concurrency.own_task import in_own_task
@@ -57,6 +59,8 @@ log = structlog.get_logger()
 
 _FACTS_PER_INSERT = 500
 """Facts that one call of a contract's `insert` writes: other tasks of the process wait for it."""
+_SAME_FAILURE_SECONDS = 60.0
+"""A node that fails again within this time is not named in the log again."""
 _LONGEST_PAUSE_SECONDS = 2.0
 """Between two looks for a node while none answers."""
 _OTHER_CONTRACTS = (
@@ -90,7 +94,7 @@ class Follower:
         self._branches = Branches(pool, chain.genesis_hash, policy, clock)
         self._finality = FinalityTracker(pool, policy, clock)
         checks = LogChecks(policy.second_look_seconds, clock)
-        witnesses = LogWitnesses(policy.second_look_seconds, clock)
+        self._witnesses = witnesses = LogWitnesses(policy.second_look_seconds, clock)
         self._reader = BlockReader(contracts, checks, witnesses)
         self._branch_reader = BranchReader(self._reader, policy, clock)
         ranges = RangeReader(contracts, checks, witnesses)
@@ -120,6 +124,8 @@ class Follower:
         """When the head of `_head_number` was first seen, on the clock."""
         self._misfits = Misfits(policy.stall_seconds, clock)
         self._has_doubted = False
+        self._malformed = MalformedAnswers(clock)
+        self._failed_over_at = -math.inf
         self.is_serving = False
         self._pause_without_node = policy.term_pause_seconds
         self._outage = Outage("indexer.term_over", "indexer.serves_again", clock)
@@ -287,14 +293,18 @@ class Follower:
 
     async def _step_with_failover(self) -> bool:
         node = self._misfits.node_of_step(self._node.pinned())
+        begun = self._clock()
         try:
             return await self._step(node)
         except NodeUnavailable as error:
             self._cursor = None
+            self._malformed.failed(node, error, begun)
             others = node.others()
             if not others:
                 raise
-            log.info("indexer.next_node", reason=error.message)
+            if self._clock() - self._failed_over_at > _SAME_FAILURE_SECONDS:
+                log.info("indexer.next_node", reason=error.message)
+            self._failed_over_at = self._clock()
         except BaseException:
             self._cursor = None
             raise
@@ -358,7 +368,8 @@ class Follower:
                 self._doubt(node, error)
             if block_range is None or block_range.parent_hash != cursor.hash:
                 await self._backfill.forget()
-                self._misfits.note(node)
+                # Of nodes that dispute a log none is reported, or the other would count alone.
+                self._misfits.note(node, may_report=not self._witnesses.is_disputed)
                 return False
             self._misfits.over()
             self._has_doubted = False

@@ -7,6 +7,7 @@ count, and logs that one side merely lacks do; if neither decides, nothing is wr
 """
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ log = structlog.get_logger()
 _ASK_AGAIN_SECONDS = 0.05
 _ATTEMPTS = 5
 """Within one step: a block usually reaches the other nodes within tenths of a second."""
+_SAME_DISPUTE_SECONDS = 60.0
+"""A dispute that comes again within this time is still the same."""
 _LOGS_PER_SLICE = 200
 """Logs that are compared before other tasks of this process run."""
 
@@ -52,7 +55,7 @@ class Testimony:
 
 
 class LogWitnesses:
-    """Remembers since when no other node has answered."""
+    """Remembers since when no other node has answered, and when nodes last disagreed."""
 
     def __init__(
         self, patience_seconds: float = SECOND_LOOK_SECONDS, clock: Clock = loop_time
@@ -60,6 +63,12 @@ class LogWitnesses:
         self.patience_seconds = patience_seconds
         self._clock = clock
         self._unwitnessed_since: float | None = None
+        self._disputed_at = -math.inf
+
+    @property
+    def is_disputed(self) -> bool:
+        """Whether nodes have lately shown different logs, and nothing told which are right."""
+        return self._clock() - self._disputed_at <= _SAME_DISPUTE_SECONDS
 
     async def confirmed(
         self, node: Node, logs: Iterable[NodeLog], last: Hash32, read: ReadLogs
@@ -73,22 +82,38 @@ class LogWitnesses:
         if node.is_alone:
             return [entry for entry in logs if not entry.get("removed")]
         own = Testimony(node, await _by_key(logs))
+        begun = self._clock()
         for attempt in range(_ATTEMPTS):
             if attempt:
                 await asyncio.sleep(_ASK_AGAIN_SECONDS)
             witnesses, has_late = await self._witnesses(own, last, read)
             if witnesses and witnesses[-1].keys != own.keys:
-                return await _decided([own, *witnesses])
+                decided = await _decided([own, *witnesses])
+                if decided is None:
+                    self._note_dispute([own, *witnesses])
+                return decided
             if witnesses or not has_late:
                 self._unwitnessed_since = None
                 return list(own.logs.values())
-        return list(own.logs.values()) if self._is_patience_over(node) else None
+            if self._clock() - begun >= self.patience_seconds:
+                break  # A witness is silent.
+        return list(own.logs.values()) if self._is_patience_over(node, begun) else None
 
-    def _is_patience_over(self, node: Node) -> bool:
-        now = self._clock()
+    def _note_dispute(self, testimonies: Iterable[Testimony]) -> None:
+        """Each step asks again: a dispute that lasts is logged once."""
+        for testimony in testimonies:
+            testimony.node.report_dispute(LOGS)
+        if not self.is_disputed:
+            log.critical(
+                "indexer.nodes_disagree_on_logs", effect="nothing is indexed until they agree"
+            )
+        self._disputed_at = self._clock()
+
+    def _is_patience_over(self, node: Node, begun: float) -> bool:
         if self._unwitnessed_since is None:
-            self._unwitnessed_since = now
-        return node.is_alone or now - self._unwitnessed_since >= self.patience_seconds
+            self._unwitnessed_since = begun
+        waited = self._clock() - self._unwitnessed_since
+        return node.is_alone or waited >= self.patience_seconds
 
     async def _witnesses(
         self, own: Testimony, last: Hash32, read: ReadLogs
@@ -141,9 +166,6 @@ async def _decided(testimonies: Sequence[Testimony]) -> list[NodeLog] | None:
     if 2 * votes <= len(testimonies):
         right = await _plausible(testimonies[0], testimonies[-1])
         if right is None:
-            log.critical(
-                "indexer.nodes_disagree_on_logs", effect="nothing is indexed until they agree"
-            )
             return None
         keys = right.keys
     for testimony in testimonies:

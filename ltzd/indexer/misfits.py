@@ -30,15 +30,22 @@ class Misfits:
         self._is_detour = self.count >= _DETOUR and not self._is_detour
         return next(iter(node.others()), node) if self._is_detour else node
 
-    def note(self, node: Node) -> None:
-        """This step's answers, from `node`, do not fit each other."""
+    def note(self, node: Node, *, may_report: bool = True) -> None:
+        """This step's answers, from `node`, do not fit each other.
+
+        Without `may_report` other nodes' answers may be the cause.
+        """
         if self._is_detour:
             return
         now = self._clock()
         if self.count == 0:
             self._since = now
         self.count += 1
-        if self.count >= _LEAST_REPORTED and now - self._since >= self._stall_seconds:
+        if (
+            may_report
+            and self.count >= _LEAST_REPORTED
+            and now - self._since >= self._stall_seconds
+        ):
             self.count = 0
             node.report_contradiction(LINKS)
 

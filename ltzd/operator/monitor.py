@@ -13,6 +13,7 @@ import structlog
 
 from ltzd.chain.node.answers.typed import Header, Receipt
 from ltzd.chain.node.view import ChainView
+from ltzd.chain.node.views import MALFORMED_ANSWER
 from ltzd.concurrency.outages import Outage
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.fleet import lane_gauges
@@ -49,8 +50,6 @@ _UNCONFIRMED_POLL_SECONDS = 0.2
 _IDLE_POLLS = 3
 """A lane without work looks at the chain so many times less often. Its fees, with room for a base
 fee twice as high, are then a few seconds old when work comes."""
-MALFORMED_ANSWER = "malformed_answer"
-"""A node answers a lane's read with data of a wrong shape."""
 ROUNDS_FAIL = "rounds_fail"
 """A node answers, yet for seconds no round of a lane has succeeded at it."""
 _SERIES_ENDS = 2.0

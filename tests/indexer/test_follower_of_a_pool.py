@@ -4,7 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any, NoReturn
 
+import pytest
+from structlog.testing import capture_logs
+
+from ltzd.chain.node.rpc import RpcError
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.database import Pool, session
@@ -12,9 +17,10 @@ from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import Cursor
 from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
-from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, FakeNode
+from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, FakeNode, transfer_log
 from tests.support.chain.fake_pool import QUICK, FakeNodePool, a_fake_pool
-from tests.support.rows.core import follow, running
+from tests.support.chain.mint_world import true
+from tests.support.rows.core import a_wallet, follow, running, value
 from tests.support.waiting import until
 
 POLICY = IndexerPolicy(
@@ -134,3 +140,128 @@ async def test_two_nodes_that_contradict_each_other_stop_the_index_until_they_ag
 
         share(nodes[0], nodes)
         await until_indexed(pool, nodes[0])
+
+
+async def test_a_node_whose_logs_are_malformed_is_reported_and_named_once_in_the_log(
+    pool: Pool, database_url: str
+) -> None:
+    """The node answers, so that its circuit stays closed."""
+    nodes = some_nodes(2)
+    async with following(pool, database_url, nodes) as node_pool:
+        used = in_use(node_pool)
+        fresh = nodes[1 - used]
+        with capture_logs() as lines:
+            nodes[used].false_answers["eth_getLogs"] = no_list
+            for _ in range(5):
+                fresh.mine()
+                share(fresh, nodes)
+                await until_indexed(pool, fresh)
+        assert node_pool.contradictions()[used] == {"malformed_answer"}
+        assert len([line for line in lines if line["event"] == "indexer.next_node"]) <= 1
+
+
+async def test_errors_of_the_node_in_use_are_logged_once_while_another_is_followed(
+    pool: Pool, database_url: str
+) -> None:
+    nodes = some_nodes(2)
+    async with following(pool, database_url, nodes) as node_pool:
+        used = in_use(node_pool)
+        fresh = nodes[1 - used]
+        with capture_logs() as lines:
+            nodes[used].false_answers["eth_getLogs"] = internal_error
+            for _ in range(5):
+                fresh.mine()
+                share(fresh, nodes)
+                await until_indexed(pool, fresh)
+        assert len([line for line in lines if line["event"] == "indexer.next_node"]) == 1
+        assert node_pool.contradictions() == [set(), set()]
+
+
+async def test_logs_that_two_nodes_dispute_are_logged_once_until_they_agree(
+    pool: Pool, database_url: str
+) -> None:
+    nodes = some_nodes(2)
+    async with following(pool, database_url, nodes) as node_pool:
+        used = in_use(node_pool)
+        before = (await cursor_of(pool)).number
+        with capture_logs() as lines:
+            nodes[used].false_answers["eth_getLogs"] = of_other_transactions
+            requests = nodes[used].call_counts["eth_getLogs"]
+            nodes[used].mine(logs=[transfer_log(bytes(20), a_wallet(1), 5)])
+            share(nodes[used], nodes)
+            await until(lambda: true(nodes[used].call_counts["eth_getLogs"] > requests + 20))
+            assert (await cursor_of(pool)).number == before
+            del nodes[used].false_answers["eth_getLogs"]
+            await until_indexed(pool, nodes[used])
+        names = [line["event"] for line in lines]
+        assert names.count("indexer.nodes_disagree_on_logs") == 1
+        assert node_pool.contradictions() == [{"logs"}, {"logs"}]
+
+
+@pytest.mark.parametrize("is_liar_in_use", [True, False])
+async def test_logs_that_two_nodes_dispute_are_never_written(
+    pool: Pool, database_url: str, is_liar_in_use: bool
+) -> None:
+    """Neither node is trusted more than the other, however long the dispute lasts."""
+    nodes = some_nodes(2)
+    async with following(pool, database_url, nodes) as node_pool:
+        used = in_use(node_pool)
+        liar = nodes[used] if is_liar_in_use else nodes[1 - used]
+        liar.false_answers["eth_getLogs"] = of_other_amounts
+        nodes[used].mine(logs=[transfer_log(bytes(20), a_wallet(1), 5)])
+        share(nodes[used], nodes)
+        tied_until = asyncio.get_running_loop().time() + 3 * POLICY.stall_seconds
+        while asyncio.get_running_loop().time() < tied_until:
+            assert await value(pool, "SELECT count(*) FROM balances") == 0
+            await asyncio.sleep(0.05)
+        assert node_pool.contradictions() == [{"logs"}, {"logs"}]
+        del liar.false_answers["eth_getLogs"]
+        await until_indexed(pool, nodes[used])
+        assert await value(pool, "SELECT sum(amount) FROM balances") == 5
+
+
+class WithoutLogs(FakeNode):
+    """Accepts requests for logs and never answers them; answers all else."""
+
+    is_silent = False
+
+    async def _answer(self, method: str, params: Sequence[Any]) -> Any:
+        if self.is_silent and method == "eth_getLogs":
+            self.call_counts[method] += 1
+            await asyncio.Event().wait()
+        return await super()._answer(method, params)
+
+
+async def test_a_block_waits_once_for_a_witness_that_is_silent(
+    pool: Pool, database_url: str
+) -> None:
+    first = WithoutLogs()
+    first.mine(8)
+    nodes = [first, WithoutLogs()]
+    share(first, nodes)
+    async with following(pool, database_url, nodes) as node_pool:
+        used = in_use(node_pool)
+        witness = nodes[1 - used]
+        witness.is_silent = True
+        before = witness.call_counts["eth_getLogs"]
+        nodes[used].mine(logs=[transfer_log(bytes(20), a_wallet(1), 5)])
+        share(nodes[used], nodes)
+        await until_indexed(pool, nodes[used])
+        assert witness.call_counts["eth_getLogs"] <= before + 2
+        assert "block_links" not in node_pool.contradictions()[used]
+
+
+def of_other_amounts(logs: list[dict[str, object]]) -> list[dict[str, object]]:
+    return [log | {"data": "0x" + (7).to_bytes(32, "big").hex()} for log in logs]
+
+
+def no_list(_result: object) -> str:
+    return "zz"
+
+
+def internal_error(_result: object) -> NoReturn:
+    raise RpcError(-32603, "internal error")
+
+
+def of_other_transactions(logs: list[dict[str, object]]) -> list[dict[str, object]]:
+    return [log | {"transactionHash": "0x" + "ab" * 32} for log in logs]

@@ -340,6 +340,43 @@ async def test_a_node_at_which_no_round_succeeds_is_turned_away_from(
     await world.executed_in_order()
 
 
+@pytest.mark.parametrize("honest_nodes", [1, 2])
+async def test_a_receipt_of_another_transaction_is_malformed_and_ends_no_lane(
+    world: RelayWorld, honest_nodes: int
+) -> None:
+    liar = world.node.sibling()
+    honest = [world.node.sibling() for _ in range(honest_nodes)]
+    await world.ask()
+    async with lane_on_nodes(world, liar, *honest) as pool:
+        await world.settled("published")
+        (sent, *_) = liar.sent()
+        world.node.mine()
+        foreign = {"transactionHash": "0x" + "ab" * 32}
+        liar.forged_receipts[sent.hash] = a_receipt(liar, sent, True) | foreign
+        await world.relays_are("mined")
+        assert pool.contradictions() == [{"malformed_answer"}, *[set()] * honest_nodes]
+    await world.executed_in_order()
+
+
+async def test_a_node_that_shows_other_blocks_than_the_requested_ones_is_reported(
+    world: RelayWorld,
+) -> None:
+    liar, honest = world.node.sibling(), world.node.sibling()
+    await world.ask()
+    async with lane_on_nodes(world, liar, honest) as pool:
+        await world.settled("published")
+        real = liar._methods["eth_getBlockByNumber"]
+        liar._methods["eth_getBlockByNumber"] = lambda tag, full: real(below(tag), full)
+        world.node.mine(2)
+        await world.relays_are("mined")
+        assert "malformed_answer" in pool.contradictions()[0] or pool.members[0].is_open
+    await world.executed_in_order()
+
+
+def below(tag: str) -> str:
+    return hex(max(0, int(tag, 16) - 1)) if tag.startswith("0x") else tag
+
+
 async def test_a_lane_turns_to_its_other_node_before_it_leaves_the_wallet_to_another_process(
     world: RelayWorld,
 ) -> None:

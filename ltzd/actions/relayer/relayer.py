@@ -471,25 +471,24 @@ class Relayer:
         self, request: RelayRequest, claim: RequestedClaim
     ) -> ClaimLimit | None:
         """Returns None for an unknown collection, which the simulation will refuse."""
-        collection_id = claim.collection_id
-        view = await self._views.newest()
-        try:
-            collection, claims = await view.views(
-                [
-                    (request.to, perk_nft.collection_call(collection_id)),
-                    (request.to, perk_nft.claims_of_call(request.user, collection_id)),
-                ]
-            )
-        except RpcError:
-            return None
-        try:
-            most, on_chain = (
-                perk_nft.decode_collection(collection).max_per_user or None,
-                perk_nft.decode_claims(claims),
-            )
-        except ValueError as error:
-            raise NodeUnavailable("The node's answer is not PerkNFT's") from error
-        return ClaimLimit(claim, on_chain, most)
+        questions = [
+            (request.to, perk_nft.collection_call(claim.collection_id)),
+            (request.to, perk_nft.claims_of_call(request.user, claim.collection_id)),
+        ]
+
+        async def read(view: ChainView) -> ClaimLimit | None:
+            try:
+                collection, claims = await view.views(questions)
+                most = perk_nft.decode_collection(collection).max_per_user or None
+                return ClaimLimit(claim, perk_nft.decode_claims(claims), most)
+            except RpcError:
+                return None
+            except ValueError as error:
+                raise NodeUnavailable(
+                    "The node's answer is not PerkNFT's", kind="malformed"
+                ) from error
+
+        return await self._views.decide(read)
 
     async def _read_claims(
         self, users_and_collections: Sequence[tuple[Address, int]]

@@ -14,6 +14,7 @@ from ltzd.chain.node.answers.typed import Revert
 from ltzd.chain.node.gas_prices import prevailing_gas_price
 from ltzd.chain.node.l1_costs import L1CostReader
 from ltzd.chain.node.node import BlockRef, Node
+from ltzd.chain.node.views import ChainViews
 from ltzd.concurrency.cached_value import CachedValue
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.concurrency.single_flight import SingleFlight
@@ -52,6 +53,7 @@ class SimulatedAt:
 class RelaySimulator:
     def __init__(self, node: Node, policy: FeePolicy, clock: Clock = loop_time) -> None:
         self._node = node
+        self._views = ChainViews(node, clock)
         self._policy = policy
         self._gas_price = CachedValue(self._read_gas_price, clock)
         self._l1_costs = CachedValue(L1CostReader(node, clock).read, clock)
@@ -117,11 +119,13 @@ class RelaySimulator:
         return fees
 
     async def _read_gas_price(self) -> GasPrice:
-        suggested = await self._node.current_gas_price()
-        if not is_implausible(suggested, self._policy):
-            return suggested
-        node = self._node.pinned()
-        return await prevailing_gas_price(node, await node.current_gas_price(), self._policy)
+        async def read(node: Node) -> GasPrice:
+            suggested = await node.current_gas_price()
+            if not is_implausible(suggested, self._policy):
+                return suggested
+            return await prevailing_gas_price(node, suggested, self._policy)
+
+        return await self._views.decide_at_head(read)
 
     async def failure_reason(self, to: Address, data: bytes, sender: Address, block: int) -> str:
         """Return why a call failed in this block, as far as the nodes can still tell."""

@@ -89,14 +89,15 @@ class RedemptionRequests:
             return facts
 
         async def read(node: Node) -> int:
-            return ltz.decode_uint(await node.view(self._contracts.ltz, ltz.nonces_call(wallet)))
+            try:
+                answer = await node.view(self._contracts.ltz, ltz.nonces_call(wallet))
+                return ltz.decode_uint(answer)
+            except RpcError as error:
+                raise NodeUnavailable(f"eth_call: {error.message}") from error
+            except ValueError as error:
+                raise _malformed() from error
 
-        try:
-            return replace(facts, permit_nonce=await self._views.decide_at_head(read))
-        except RpcError as error:
-            raise NodeUnavailable(f"eth_call: {error.message}") from error
-        except ValueError as error:
-            raise NodeUnavailable("The node's answer is not what the contract returns") from error
+        return replace(facts, permit_nonce=await self._views.decide_at_head(read))
 
     async def _indexed(self, sold: OnChain, wallet: Address) -> RedemptionFacts | None:
         """The facts without a nonce; None if the collection or item is not indexed."""
@@ -127,17 +128,17 @@ class RedemptionRequests:
         questions = _questions(sold, wallet, self._contracts)
 
         async def read(view: ChainView) -> RedemptionFacts:
-            return _facts_in(sold, await view.views(questions), view.head.timestamp)
+            try:
+                return _facts_in(sold, await view.views(questions), view.head.timestamp)
+            except RpcError as error:
+                name = reverts.error_name(error.data or b"")
+                if name in {"UnknownCollection", "UnknownItem"}:
+                    raise RedemptionRefused(redeeming.revert_sentence(name)) from error
+                raise NodeUnavailable(f"eth_call: {error.message}") from error
+            except ValueError as error:
+                raise _malformed() from error
 
-        try:
-            return await self._views.decide(read)
-        except RpcError as error:
-            name = reverts.error_name(error.data or b"")
-            if name in {"UnknownCollection", "UnknownItem"}:
-                raise RedemptionRefused(redeeming.revert_sentence(name)) from error
-            raise NodeUnavailable(f"eth_call: {error.message}") from error
-        except ValueError as error:
-            raise NodeUnavailable("The node's answer is not what the contract returns") from error
+        return await self._views.decide(read)
 
     async def request(self, redemption: SiteRedemption, facts: RedemptionFacts) -> RelayRequest:
         to = self._contracts.perk_nft if redemption.item_id is None else self._contracts.points_sale
@@ -171,6 +172,10 @@ class RedemptionRequests:
         except ValueError as error:
             raise RedemptionRefused(redeeming.EXTERNAL_WALLET) from error
         return SignedPermit(redemption.wallet, spender, redemption.price, deadline, signature)
+
+
+def _malformed() -> NodeUnavailable:
+    return NodeUnavailable("The node's answer is not what the contract returns", kind="malformed")
 
 
 def _questions(sold: OnChain, wallet: Address, at: RelayContracts) -> list[ViewCall]:

@@ -11,7 +11,7 @@ are compared with those of other nodes (`second_opinions.py`).
 
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 import structlog
@@ -20,6 +20,7 @@ from ltzd.chain.contracts import abi_words
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.node.second_opinions import Question, compare_with_others
+from ltzd.chain.node.views import ChainViews
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.operator.l1_costs import (
@@ -62,7 +63,7 @@ class L1CostReader:
     """Reads the prices every 10 s, and finds out once in ten minutes which rollup the chain is."""
 
     def __init__(self, node: Node, clock: Clock = loop_time) -> None:
-        self._node = node
+        self._views = ChainViews(node, clock)
         self._clock = clock
         self._rollup = Rollup.NONE
         self._compared: L1Costs | None = None
@@ -89,19 +90,13 @@ class L1CostReader:
 
     async def _read(self, now: float) -> L1Costs:
         if self._compared is not None and now - self._compared_at < _COMPARED_FOR_SECONDS:
-            costs = await _costs(self._node, self._rollup)
+            costs = await self._views.decide_at_head(partial(_costs, rollup=self._rollup))
             if not are_far_apart(costs, self._compared):
                 return costs
         return await self._compare(now)
 
     async def _compare(self, now: float) -> L1Costs:
-        node = self._node.pinned()
-        try:
-            own = await _testimony(node)
-        except NodeUnavailable:
-            # Uncompared, from whichever node answers.
-            return (await _testimony(self._node)).costs
-        testimony = (await compare_with_others(node, own, _QUESTION)).answer
+        testimony = await self._views.decide_at_head(_prevailing_testimony)
         if testimony.rollup not in (self._rollup, Rollup.NONE):
             log.info("chain.rollup", kind=testimony.rollup.value)
         self._rollup, self._compared, self._compared_at = testimony.rollup, testimony.costs, now
@@ -119,6 +114,10 @@ class _Testimony:
 async def _testimony(node: Node) -> _Testimony:
     rollup = await _probe(node)
     return _Testimony(rollup, await _costs(node, rollup))
+
+
+async def _prevailing_testimony(node: Node) -> _Testimony:
+    return (await compare_with_others(node, await _testimony(node), _QUESTION)).answer
 
 
 _QUESTION: Question[_Testimony] = Question(

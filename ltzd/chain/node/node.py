@@ -111,13 +111,14 @@ class Node:
         )
         return (
             typed.number_of(typed.checked(chain_id)),
-            typed.header_of(typed.checked(genesis)),
+            typed.header_of(typed.checked(genesis), 0),
             typed.data_of(typed.checked(code)),
         )
 
     async def block(self, at: int | str) -> Header | None:
         """The canonical header at a height or tag, or None if the node has no such block."""
-        return typed.header_of(await self._ask("eth_getBlockByNumber", _block(at), False))
+        answer = await self._ask("eth_getBlockByNumber", _block(at), False)
+        return typed.header_of(answer, at if isinstance(at, int) else None)
 
     async def head_and_final(self) -> tuple[Header, int | None]:
         """The newest header, and the height of `finalized` or None if the node lacks this tag."""
@@ -137,7 +138,7 @@ class Node:
                 ("eth_getBlockByNumber", (hex(number), False)),
             ]
         )
-        return typed.newest_header_of(head), typed.header_of(typed.checked(block))
+        return typed.newest_header_of(head), typed.header_of(typed.checked(block), number)
 
     async def is_syncing(self) -> bool:
         """Whether the node says that it is still fetching the chain.
@@ -169,7 +170,10 @@ class Node:
         return (
             typed.newest_header_of(head),
             typed.final_height_of(final),
-            [typed.header_of(None if isinstance(each, RpcError) else each) for each in headers],
+            [
+                typed.header_of(None if isinstance(each, RpcError) else each, first + offset)
+                for offset, each in enumerate(headers)
+            ],
             [] if isinstance(logs, RpcError) else typed.logs_of(logs, range(first, last + 1)),
         )
 
@@ -178,7 +182,10 @@ class Node:
         answers = await self._rpc.batch(
             [("eth_getBlockByNumber", (hex(number), False)) for number in numbers]
         )
-        return [typed.header_of(typed.checked(answer)) for answer in answers]
+        return [
+            typed.header_of(typed.checked(answer), number)
+            for answer, number in zip(answers, numbers, strict=True)
+        ]
 
     async def full_blocks(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """Canonical blocks at these heights with their transactions, as the node shows them."""
@@ -201,7 +208,10 @@ class Node:
         if isinstance(logs, RpcError):
             raise logs
         node_logs = typed.logs_of(logs, range(first, last + 1))
-        return [typed.header_of(typed.checked(header)) for header in headers], node_logs
+        numbered = zip(headers, range(first, last + 1), strict=True)
+        return [
+            typed.header_of(typed.checked(each), number) for each, number in numbered
+        ], node_logs
 
     async def logs_up_to(
         self, first: int, last: int, *contracts: Address
@@ -218,7 +228,8 @@ class Node:
         )
         if isinstance(logs, RpcError):
             raise logs
-        return typed.logs_of(logs, range(first, last + 1)), typed.header_of(typed.checked(header))
+        node_logs = typed.logs_of(logs, range(first, last + 1))
+        return node_logs, typed.header_of(typed.checked(header), last)
 
     async def range_logs(self, first: int, last: int, *contracts: Address) -> list[LogEntry]:
         """The contracts' logs in a range, whose texts are the node's and unchecked.
@@ -316,15 +327,23 @@ class Node:
         return traits.is_anvil
 
     async def receipts(self, hashes: Sequence[Hash32]) -> list[Receipt | None]:
-        return [typed.receipt_of(typed.checked(answer)) for answer in await self._receipts(hashes)]
+        answers = await self._receipts(hashes)
+        return [
+            typed.receipt_of(typed.checked(answer), hash_)
+            for answer, hash_ in zip(answers, hashes, strict=True)
+        ]
 
     async def known_receipts(self, hashes: Sequence[Hash32]) -> list[Receipt]:
         """The receipts that the node has now.
 
         A missing one may be that of an old block, if the node has not indexed all blocks yet.
         """
-        answers = [each for each in await self._receipts(hashes) if not typed.is_unindexed(each)]
-        receipts = [typed.receipt_of(typed.checked(answer)) for answer in answers]
+        answers = await self._receipts(hashes)
+        receipts = [
+            typed.receipt_of(typed.checked(answer), hash_)
+            for answer, hash_ in zip(answers, hashes, strict=True)
+            if not typed.is_unindexed(answer)
+        ]
         return [receipt for receipt in receipts if receipt is not None]
 
     async def _receipts(self, hashes: Sequence[Hash32]) -> list[Any]:
@@ -583,7 +602,7 @@ class Node:
         *answers, block = await self._rpc.batch(
             [*_after(calls, height), ("eth_getBlockByNumber", (height, False))]
         )
-        header = typed.header_of(typed.checked(block))
+        header = typed.header_of(typed.checked(block), at.number)
         if header is None or header.hash != at.hash:
             raise NodeUnavailable(f"The node has another block {at.number}", kind="behind")
         return answers

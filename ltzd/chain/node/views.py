@@ -19,12 +19,42 @@ _VIEWS_TRIED = 3
 _QUICK_SECONDS = 5.0
 """A failure that took longer is not tried again: the caller has waited enough."""
 
+MALFORMED_ANSWER = "malformed_answer"
+"""Two decisions have failed at a node by data of a wrong shape."""
+_WITHIN_SECONDS = 60.0
+
+
+class MalformedAnswers:
+    """Reports a node by whose malformed data two decisions within a minute have failed.
+
+    The second must have begun after the first had failed: malformed data of a single moment may be
+    a proxy's.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._first: dict[str, float] = {}
+        """By node: when the first of two decisions failed."""
+
+    def failed(self, node: Node, error: NodeUnavailable, begun: float) -> None:
+        """`begun` is when the decision began, on the clock."""
+        if error.kind != "malformed" or node.is_alone:
+            return
+        now = self._clock()
+        first = self._first.get(node.name)
+        if first is None or now - first > _WITHIN_SECONDS:
+            self._first[node.name] = now
+        elif begun >= first:
+            del self._first[node.name]
+            node.report_contradiction(MALFORMED_ANSWER)
+
 
 class ChainViews:
     def __init__(self, node: Node, clock: Clock = loop_time) -> None:
         self._node = node
         self._clock = clock
         self._views: Batcher[None, ChainView] = Batcher(self._read)
+        self._malformed = MalformedAnswers(clock)
 
     async def newest(self) -> ChainView:
         """A view whose block was read after this call. Raises NodeUnavailable."""
@@ -37,8 +67,9 @@ class ChainViews:
         whatever `decide` raises.
         """
 
-        async def attempt() -> Decision:
-            return await decide(await self.newest())
+        async def attempt(other: Node | None) -> tuple[Node, Awaitable[Decision]]:
+            view = await (self.newest() if other is None else ChainView.newest(other))
+            return view.node, decide(view)
 
         return await self._attempts(attempt)
 
@@ -49,20 +80,35 @@ class ChainViews:
         an older one costs them.
         """
 
-        async def attempt() -> Decision:
-            return await decide(self._node.pinned())
+        async def attempt(other: Node | None) -> tuple[Node, Awaitable[Decision]]:
+            node = other or self._node.pinned()
+            return node, decide(node)
 
         return await self._attempts(attempt)
 
-    async def _attempts(self, attempt: Callable[[], Awaitable[Decision]]) -> Decision:
-        for _ in range(_VIEWS_TRIED - 1):
-            begun = self._clock()
+    async def _attempts(
+        self, attempt: Callable[[Node | None], Awaitable[tuple[Node, Awaitable[Decision]]]]
+    ) -> Decision:
+        """Attempts at the best node, then at others that have not failed, as long as there are any.
+
+        The pool itself keeps a node in use that answers, even if no decision succeeds by its
+        answers.
+        """
+        other: Node | None = None
+        failed: set[str] = set()
+        for attempts_left in reversed(range(_VIEWS_TRIED)):
+            begun, node = self._clock(), other
             try:
-                return await attempt()
-            except NodeUnavailable:
-                if self._clock() - begun > _QUICK_SECONDS:
+                node, decision = await attempt(other)
+                return await decision
+            except NodeUnavailable as error:
+                if node is not None:
+                    self._malformed.failed(node, error, begun)
+                    failed.add(node.name)
+                    other = next((each for each in node.others() if each.name not in failed), None)
+                if not attempts_left or self._clock() - begun > _QUICK_SECONDS:
                     raise
-        return await attempt()
+        raise AssertionError("the last attempt returns or raises")
 
     async def _read(self, waiting: Sequence[None]) -> list[ChainView]:
         return [await ChainView.newest(self._node)] * len(waiting)

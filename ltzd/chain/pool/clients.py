@@ -71,16 +71,19 @@ class PoolClient:
     async def newest(self, read: Callable[[RpcClient], Awaitable[Head]]) -> tuple[RpcClient, Head]:
         """The best node's answer, or that of the first usable node that is asked meanwhile.
 
-        A block below the one that the best node has shown does not count: a node that is behind
-        must not move a decision back. The node that answers instead is the one in use from then on.
+        The others are asked while the best node is silent, or if it shows no block. A block below
+        the one that the best node has shown does not count: a node that is behind must not move a
+        decision back. The node that answers instead is the one in use from then on. Raises
+        NodeUnavailable and RpcError, as the best node's answer says.
         """
         best, *others = self._pool.ranked(self._role)
         waiting = [best, *filter(self._pool.is_usable, others)]
         shown = best.head.number if best.head else 0
         clock, begun = self._pool.clock, self._pool.clock()
         reads: dict[asyncio.Task[Head], tuple[Member, RpcClient]] = {}
+        failed: asyncio.Task[Head] | None = None
         try:
-            while True:
+            while waiting or reads:
                 if waiting:
                     member = waiting.pop(0)
                     client = PinnedClient(self._pool, member, self._role)
@@ -92,12 +95,17 @@ class PoolClient:
                 )
                 for task in sorted(done, key=lambda task: reads[task][0] is not best):
                     member, pinned = reads.pop(task)
-                    if member is best:
+                    if member is best and isinstance(task.exception(), NodeUnavailable | RpcError):
+                        failed = task
+                    elif member is best:
                         return pinned, task.result()
-                    if _has_reached(task, shown):
-                        best.slower_than(clock() - begun)
+                    elif _has_reached(task, shown):
+                        if failed is None:
+                            best.slower_than(clock() - begun)
                         self._pool.use(self._role, member)
                         return pinned, task.result()
+            assert failed is not None, "the best node is waited for"
+            return pinned, failed.result()
         finally:
             for task in reads:
                 task.cancel()

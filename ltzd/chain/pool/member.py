@@ -64,6 +64,7 @@ class Member:
         self._breaker: Breaker = CLOSED
         self._failure = Unfit.UNREACHABLE
         self._distrusted_until = 0.0
+        self._contradicted_at = 0.0
         self._contested_until = 0.0
         self._limited_until = 0.0
         self._distrust = 0.0
@@ -124,6 +125,7 @@ class Member:
             self.is_open,
             self.is_distrusted,
             self.is_limited,
+            self._contradicted_at,
         )
 
     def seconds_to_probe(self) -> float:
@@ -241,6 +243,7 @@ class Member:
         """
         telemetry.NODE_DISAGREEMENTS.labels(self.name, kind).inc()
         self.errors[f"disagreement_{kind}"] += 1
+        self._contradicted_at = self._clock()
         if self.is_distrusted:
             return
         if self._clock() - self._distrusted_until > self._policy.distrust_longest:

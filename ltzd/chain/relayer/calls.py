@@ -185,7 +185,9 @@ class DecodedRelay(msgspec.Struct, frozen=True):
         try:
             return {name: _DECODERS[name](result) for name, result in pairs}
         except ValueError as error:
-            raise NodeUnavailable("The node's answer is not what the contract returns") from error
+            raise NodeUnavailable(
+                "The node's answer is not what the contract returns", kind="malformed"
+            ) from error
 
     def _check_deal(self, facts: Mapping[str, Any]) -> None:
         principal = self.main.row.principal

@@ -90,8 +90,10 @@ class MintLimitTracker:
         try:
             answer = await view.view(self._target.ltz, ltz.mint_limit_call(self._minter))
             return _Limit(*ltz.decode_mint_limit(answer))
-        except (RpcError, ValueError) as error:
+        except RpcError as error:
             raise NodeUnavailable(f"mintLimit: {error}") from error
+        except ValueError as error:
+            raise NodeUnavailable(f"mintLimit: {error}", kind="malformed") from error
 
     def select(
         self, waiting: Sequence[QueuedReward], in_flight: int, at_most: int = ltz.MAX_BATCH

@@ -55,4 +55,4 @@ class RelayRoles:
         try:
             return not missing_roles(answers, RELAY)
         except ValueError as error:
-            raise NodeUnavailable(f"hasRole: {error}") from error
+            raise NodeUnavailable(f"hasRole: {error}", kind="malformed") from error

@@ -2,7 +2,8 @@
 
 A node comes after all others if it is distrusted, if its circuit is open, if it is behind, or if it
 refuses requests because there are too many. A request reaches such a node only if no better one is
-left. Among equals the node in use stays first, unless another answers much faster, so that the
+left. Of distrusted nodes the one whose last contradiction is the oldest comes first: the other lies
+now. Among equals the node in use stays first, unless another answers much faster, so that the
 requests of one decision see one view of the chain.
 """
 
@@ -22,13 +23,17 @@ class ChoicePolicy:
 
 @dataclass(frozen=True, slots=True)
 class NodeObservation:
-    """The pool's knowledge of one node. `height` and latency are None before its first answer."""
+    """The pool's knowledge of one node. `height` and latency are None before its first answer.
+
+    `contradicted_at` is when the node last contradicted itself or others, in seconds.
+    """
 
     height: int | None = None
     latency_seconds: float | None = None
     is_open: bool = False
     is_distrusted: bool = False
     is_limited: bool = False
+    contradicted_at: float = 0.0
 
 
 def credible_height(heights: Sequence[int], tolerance_blocks: int) -> int:
@@ -69,6 +74,7 @@ def ranking(
         stays = position == in_use and (latency is None or latency <= sticky_until)
         return (
             *_class(node, credible, policy),
+            node.is_distrusted and node.contradicted_at,
             not stays,
             latency is None,
             latency or 0.0,

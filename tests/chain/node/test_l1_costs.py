@@ -229,9 +229,10 @@ async def test_of_two_nodes_neither_is_outvoted_and_the_lower_price_counts() -> 
             assert await reader.read() == honest
 
 
-async def test_a_node_that_answers_nothing_about_prices_is_passed_over() -> None:
+@pytest.mark.parametrize("text", ["no state", "out of order"])
+async def test_a_node_that_answers_nothing_about_prices_is_passed_over(text: str) -> None:
     nodes = _op_stack_nodes(2)
-    nodes[0].knows_no_code = True
+    nodes[0].error_for_code = text
     async with a_fake_pool(*nodes, policy=STEADY) as pool:
         read = await L1CostReader(pool.node()).read()
     assert read.fee_of_sample == nodes[1].l1_fee(ENVELOPE_BYTES + SAMPLE_BYTES + 68)
@@ -239,11 +240,11 @@ async def test_a_node_that_answers_nothing_about_prices_is_passed_over() -> None
 
 class _OpStackNode(OpStackNode):
     hides_oracle = False
-    knows_no_code = False
+    error_for_code = ""
 
     def _code(self, address: str, tag: str) -> str:
-        if self.knows_no_code:
-            raise RpcError(-32000, "no state")
+        if self.error_for_code and address in {hex_of(ARB_SYS), hex_of(GAS_PRICE_ORACLE)}:
+            raise RpcError(-32000, self.error_for_code)
         return "0x" if self.hides_oracle else super()._code(address, tag)
 
 

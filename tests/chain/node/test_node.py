@@ -547,6 +547,37 @@ async def test_a_nonsense_answer_raises_node_unavailable_for_every_question(ques
                 await QUESTIONS[question](Node(rpc))
 
 
+@pytest.mark.parametrize("question", ["block", "headers", "headers_and_logs", "logs_up_to"])
+async def test_a_block_at_another_height_than_the_requested_one_is_no_answer(question: str) -> None:
+    def respond(request: Any) -> object:
+        if isinstance(request, dict):
+            return result(request, A_BLOCK)
+        return [
+            result(each, [] if each["method"] == "eth_getLogs" else A_BLOCK) for each in request
+        ]
+
+    async with a_server(respond) as rpc:
+        with pytest.raises(NodeUnavailable, match="block") as raised:
+            await QUESTIONS[question](Node(rpc))
+    assert raised.value.kind == "malformed"
+
+
+@pytest.mark.parametrize("question", ["receipts", "known_receipts"])
+async def test_a_receipt_of_another_transaction_is_no_answer(question: str) -> None:
+    questions = QUESTIONS | {"known_receipts": lambda node: node.known_receipts([HASH])}
+    receipt = A_RECEIPT | {"transactionHash": "0x" + "ee" * 32}
+
+    def respond(request: Any) -> object:
+        if isinstance(request, dict):
+            return result(request, receipt)
+        return [result(each, receipt) for each in request]
+
+    async with a_server(respond) as rpc:
+        with pytest.raises(NodeUnavailable, match="receipt") as raised:
+            await questions[question](Node(rpc))
+    assert raised.value.kind == "malformed"
+
+
 @pytest.mark.parametrize("question", ["nonce", "estimate_gas"])
 async def test_a_count_that_no_database_holds_is_no_answer(question: str) -> None:
     questions = QUESTIONS | {"estimate_gas": lambda node: node.estimate_gas(LTZ, b"", LTZ)}

@@ -166,6 +166,40 @@ async def test_the_newest_block_is_read_at_the_next_node_while_the_best_one_is_s
         assert len(silent.requests) == count, "the node that answers is the one in use"
 
 
+class WithoutHead(FleetNode):
+    """Answers an error, or something else than a block, instead of its newest one."""
+
+    head: tuple[str, object] | None = None
+
+    def _answer(self, call: Mapping[str, Any]) -> dict[str, object]:
+        reply = super()._answer(call)
+        if call["params"][:1] != ["latest"] or self.head is None:
+            return reply
+        return {key: reply[key] for key in ("jsonrpc", "id")} | dict([self.head])
+
+
+@pytest.mark.parametrize(
+    "head",
+    [("error", {"code": -32000, "message": "out of order"}), ("result", "zz"), ("result", {})],
+)
+async def test_the_newest_block_is_read_at_the_next_node_if_the_best_one_shows_none(
+    head: tuple[str, object],
+) -> None:
+    nodes = [WithoutHead("first"), WithoutHead("second")]
+    async with a_fleet(*nodes, policy=ENDLESS) as fleet:
+        name = await answering(fleet.pool, "operator")
+        (faulty,) = [node for node in nodes if node.name == name]
+        faulty.head = head
+        node = Node(fleet.pool.client("operator"))
+        view = await ChainView.newest(node)
+        assert view.head.number == 100
+        assert await answering(fleet.pool, "operator") != name
+        for each in nodes:
+            each.head = head
+        with pytest.raises((NodeUnavailable, RpcError)):
+            await ChainView.newest(node)
+
+
 async def test_no_block_below_the_silent_nodes_own_counts_as_the_newest() -> None:
     first, second = FleetNode("first", height=101), FleetNode("second")
     policy = replace(ENDLESS, silent_after=3600.0, hedge_newest_after=0.05)

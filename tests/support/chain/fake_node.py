@@ -235,6 +235,10 @@ class Block:
                 yield done.sent.hash, log
 
 
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
 class FakeNode(Rpc):
     """Mines on `mine`, or at once with `mines_at_once`; tests set its faults as attributes."""
 
@@ -292,6 +296,8 @@ class FakeNode(Rpc):
     false_references = False
     """True: the node claims that every reference is used."""
     _salt = 0
+    false_answers: dict[str, Callable[[Any], Any]]
+    """By method: from the true result to what the node answers in its place."""
     panicking_wallets: Collection[bytes] = ()
     """Wallets for whose mints the contract's arithmetic underflows."""
     without_roles: Collection[bytes] = ()
@@ -351,7 +357,7 @@ class FakeNode(Rpc):
         """The block that each call was run after."""
         self.before: dict[str, Callable[[], object]] = {}
         """Callbacks by method, called once just before the next answer."""
-        self.codes = dict(CODES)
+        self.codes, self.false_answers = dict(CODES), {}
         self._methods = self._answered()
 
     def _answered(self) -> dict[str, Callable[..., Any]]:
@@ -631,7 +637,8 @@ class FakeNode(Rpc):
         if happening is not None:
             happening()
         try:
-            return self._methods[method](*params)
+            answer = self._methods[method](*params)
+            return self.false_answers.get(method, _as_it_is)(answer)
         except RpcError as error:
             error.refusal = classify_error(error.code, error.message, None, method)
             return error

@@ -132,10 +132,13 @@ def data_of(answer: Any) -> bytes:
         raise NodeUnavailable("The node's bytes are malformed", kind="malformed") from error
 
 
-def header_of(answer: Any) -> Header | None:
+def header_of(answer: Any, number: int | None = None) -> Header | None:
+    """The header of the block at this height; that of another block is malformed."""
     if answer is None:
         return None
     try:
+        if number is not None and quantity(answer["number"]) != number:
+            raise ValueError("the block is another one than the requested one")
         base_fee, gas_limit = answer.get("baseFeePerGas"), answer.get("gasLimit")
         listed = answer.get("transactions")
         return Header(
@@ -170,14 +173,17 @@ def block_timestamp(text: Any) -> int:
     return quantity(text, _YEAR_10000 - 1)
 
 
-def receipt_of(answer: Any) -> Receipt | None:
+def receipt_of(answer: Any, transaction: Hash32) -> Receipt | None:
+    """The receipt of this transaction; that of another one is malformed."""
     if answer is None:
         return None
     try:
         if answer["blockHash"] is None:
             return None  # Some nodes answer for a pending transaction.
+        if hash_of(answer["transactionHash"]) != transaction:
+            raise ValueError("the receipt is of another transaction than the requested one")
         return Receipt(
-            transaction_hash=hash_of(answer["transactionHash"]),
+            transaction_hash=transaction,
             block_number=quantity(answer["blockNumber"], LARGEST_COUNT),
             block_hash=hash_of(answer["blockHash"]),
             succeeded=int(answer["status"], 16) == 1,
