@@ -24,7 +24,9 @@ from ltzd.actions.relayer.outcomes import cancellation_reason, unknown_without_d
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.contracts import abi_words, perk_nft, reverts
-from ltzd.chain.node.node import Node
+from ltzd.chain.node.node import BlockRef, Node
+from ltzd.chain.node.second_opinions import is_passed_by_others
+from ltzd.chain.node.view import ChainView
 from ltzd.concurrency.batcher import Batcher
 from ltzd.errors import (
     HolderChanged,
@@ -303,16 +305,28 @@ class PerkCharges:
         call = _call(request.token_id, token.holder, request.amount, left, bytes(32))
         sender = await self._wallets.sender()
 
-        async def revert_data(node: Node) -> bytes | None:
-            revert = await node.simulate_call(self._contract, call, sender, gas=GAS_LIMIT)
-            if revert is not None and revert.data is None:
+        async def simulated(node: Node, at: BlockRef = "latest") -> LtzdError | None:
+            revert = await node.simulate_call(self._contract, call, sender, gas=GAS_LIMIT, at=at)
+            if revert is None:
+                return None
+            if revert.data is None:
                 raise NodeUnavailable(f"eth_call: {revert.text}")
-            return None if revert is None else revert.data
-
-        data = await self._views.decide_at_head(revert_data)
-        if data is not None and reverts.error_name(data) != "ChargesMismatch":
             # On ChargesMismatch another redemption came between: decided again under the lock.
-            raise _refusal(data)
+            is_late = reverts.error_name(revert.data) == "ChargesMismatch"
+            return None if is_late else _refusal(revert.data)
+
+        async def passes(view: ChainView) -> bool:
+            return await simulated(view.node, view.head) is None
+
+        async def decide(node: Node) -> LtzdError | None:
+            refusal = await simulated(node)
+            if refusal is not None and await is_passed_by_others(node, passes):
+                return None
+            return refusal
+
+        refusal = await self._views.decide_at_head(decide)
+        if refusal is not None:
+            raise refusal
 
     async def _earlier(
         self, connection: Connection, request: RedeemRequest

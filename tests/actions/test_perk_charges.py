@@ -42,6 +42,7 @@ from ltzd.store.wakeups import RELAYS
 from ltzd.values import Address, checksummed
 from tests.support.chain.counting_node import CountingClient
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, OTHERS_AT
+from tests.support.chain.fake_pool import a_fake_pool
 from tests.support.chain.mint_world import true
 from tests.support.chain.perk_node import PerkNode
 from tests.support.relays.lanes import OTHER_RELAYER, OTHER_USER, USER, RelayWorld
@@ -503,6 +504,23 @@ async def test_a_sale_that_is_not_indexed_yet_is_detected_by_the_simulation(till
             await till.redeem(user=USER)
     assert (await till.rows(), till.node.sent()) == (0, [])
     assert named(refused.value) == (str(TOKEN), checksummed(OTHER_USER))
+
+
+async def test_a_false_sale_of_one_of_three_nodes_refuses_no_redemption(till: Till) -> None:
+    liar, honest = till.node.sibling(), till.node.sibling()
+    for node in (liar, honest):
+        assert isinstance(node, PerkNode)
+        node.charges, node.holders = till.node.charges, dict(till.node.holders)
+        node.holders[TOKEN] = OTHER_USER if node is liar else USER
+    till.node.mines_at_once = True
+    async with a_fake_pool(liar, till.node, honest) as pool:
+        contracts = RelayContracts(CHAIN_ID, LTZ_AT, *OTHERS_AT)
+        context = RelayContext.create(
+            till.world.pool, till.world.wakeups, pool.node("http"), contracts, FeePolicy()
+        )
+        async with till.world.relaying(), running(context.waiters.run()):
+            await replace(till, charges=charges_over(context)).redeem(user=USER)
+        assert pool.contradictions() == [{"simulation"}, set(), set()]
 
 
 async def test_a_sale_during_a_redemption_is_reported_to_every_repeated_request(

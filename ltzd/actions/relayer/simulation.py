@@ -14,6 +14,8 @@ from ltzd.chain.node.answers.typed import Revert
 from ltzd.chain.node.gas_prices import prevailing_gas_price
 from ltzd.chain.node.l1_costs import L1CostReader
 from ltzd.chain.node.node import BlockRef, Node
+from ltzd.chain.node.second_opinions import is_passed_by_others
+from ltzd.chain.node.view import ChainView
 from ltzd.chain.node.views import ChainViews
 from ltzd.concurrency.cached_value import CachedValue
 from ltzd.concurrency.clock import Clock, loop_time
@@ -40,6 +42,9 @@ _MAX_RENEWALS = 64
 
 _RENEWAL_PAUSE_SECONDS = 0.05
 """An estimate occupies a node for ten simulations: the call that made it due is published first."""
+
+_NODES_REFUSALS = (TransactionFailed, ClaimLimitReached, ValidationFailed)
+"""What a node's answers to a simulation lead to, if they are not those of a call that passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +73,36 @@ class RelaySimulator:
 
         The limit is the requested one, or a quarter more than the call needs now. The call is never
         simulated with more gas than it is sent with, nor with so little that nodes would disagree
-        about its result.
+        about its result. A refusal counts unless two other nodes let the call pass.
         """
+        check_gas_limit(plan.data, requested)
+        try:
+            return await self._gas_limit(plan, sender, requested, at)
+        except _NODES_REFUSALS:
+            limit = await self._limit_of_others(plan, sender, requested, at.node)
+            if limit is None:
+                raise
+            return limit
+
+    async def _limit_of_others(
+        self, plan: RelayPlan, sender: Address, requested: int | None, node: Node
+    ) -> int | None:
+        """The gas limit of a call that passes at two other nodes, or None."""
+        limits = []
+
+        async def passes(view: ChainView) -> bool:
+            at = SimulatedAt(view.node, view.head)
+            try:
+                limits.append(await self._gas_limit(plan, sender, requested, at))
+            except _NODES_REFUSALS:
+                return False
+            return True
+
+        return max(limits) if await is_passed_by_others(node, passes) else None
+
+    async def _gas_limit(
+        self, plan: RelayPlan, sender: Address, requested: int | None, at: SimulatedAt
+    ) -> int:
         least = check_gas_limit(plan.data, requested)
         if plan.inner_call is not None:
             least = max(least, await self._gas_for_inner_call(plan.inner_call, sender, at))

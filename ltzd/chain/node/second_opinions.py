@@ -9,6 +9,7 @@ their cap, simulations still decide, and nodes refuse what a wallet cannot pay.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from operator import not_
 from typing import Any, Generic, TypeVar
 
 from ltzd.chain.node.node import Node
@@ -19,6 +20,8 @@ from ltzd.values import Hash32
 
 Answer = TypeVar("Answer")
 
+SIMULATION = "simulation"
+"""Nodes show different results of a simulated call after the same block."""
 _OPINIONS = 2
 """The most other nodes that are asked."""
 _OPINION_SECONDS = 2.0
@@ -115,6 +118,20 @@ async def compare_views(
 
 def _contradict(first: tuple[object, Hash32], second: tuple[object, Hash32]) -> bool:
     return first[1] == second[1] and first[0] != second[0]
+
+
+async def is_passed_by_others(node: Node, passes: Callable[[ChainView], Awaitable[bool]]) -> bool:
+    """Whether a call that this pinned node has refused passes at two other nodes, or there by now.
+
+    The others look at blocks as new as this node's newest. Of two nodes the refusal stands, since a
+    call that passes by a lie would be paid for. Raises NodeUnavailable.
+    """
+    if node.is_alone:
+        return False
+    view = await ChainView.newest(node)
+    if await passes(view):
+        return True
+    return (await compare_views(view, False, passes, not_, SIMULATION, view.head.number)).answer
 
 
 async def answered_in_time(other: Node, answer: Awaitable[Answer], seconds: float) -> Answer:

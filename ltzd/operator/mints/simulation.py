@@ -19,7 +19,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.contracts import reverts
 from ltzd.chain.node.answers.typed import Revert
-from ltzd.chain.node.second_opinions import compare_views
+from ltzd.chain.node.second_opinions import SIMULATION, compare_views
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.lane_context import LaneContext
@@ -44,10 +44,6 @@ _TRANSIENT = _EVERY_MINT | {"MintLimitExceeded", _REFERENCE_USED, "Panic"}
 
 LTZ panics only for a node that mixes the states of two blocks: the time is before its last mint.
 """
-
-
-SIMULATION = "simulation"
-"""Nodes show different mints as refused by LTZ after the same block."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from ltzd.actions.relayer.simulation import RelaySimulator, SimulatedAt
 from ltzd.chain.node.l1_costs import ARB_SYS, NODE_INTERFACE
 from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock, loop_time
@@ -21,7 +22,7 @@ from ltzd.errors import (
 from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees
 from ltzd.values import hex_of
 from tests.support.chain.fake_node import FakeNode, a_revert_string, custom_error
-from tests.support.chain.fake_pool import a_fake_pool
+from tests.support.chain.fake_pool import FakeNodePool, a_fake_pool
 from tests.support.chain.scripted_node import NEVER, a_server, error, result
 from tests.support.clocks import ManualClock
 from tests.support.relays.lanes import PERKS, RELAYER, a_plan
@@ -407,3 +408,58 @@ async def test_one_nodes_base_fee_above_the_cap_refuses_no_relay(count: int) -> 
             node.base_fee = 1_000 * GWEI
         with pytest.raises(ValidationFailed, match="above the limit"):
             await SimulatorAtHead(pool.node("http"), CAP).fees()
+
+
+# --- several nodes -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("requested", [None, 200_000])
+async def test_a_call_that_one_of_three_nodes_refuses_is_sent_and_the_node_is_reported(
+    requested: int | None,
+) -> None:
+    async with a_fake_pool(*_nodes(3, refusing=[0])) as pool:
+        assert await _gas_limit(pool, requested) >= 21_000
+        assert pool.contradictions() == [{"simulation"}, set(), set()]
+
+
+@pytest.mark.parametrize("requested", [None, 200_000])
+@pytest.mark.parametrize(
+    ("count", "refusing", "contradictions"),
+    [
+        (3, [0, 1, 2], [set(), set(), set()]),
+        (3, [0, 2], [set(), {"simulation"}, set()]),
+        (2, [0], [{"simulation"}, {"simulation"}]),
+        (1, [0], [set()]),
+    ],
+)
+async def test_a_refusal_of_half_of_the_nodes_counts(
+    requested: int | None, count: int, refusing: list[int], contradictions: list[set[str]]
+) -> None:
+    async with a_fake_pool(*_nodes(count, refusing)) as pool:
+        with pytest.raises(TransactionFailed, match="another contract does not like it"):
+            await _gas_limit(pool, requested)
+        assert pool.contradictions() == contradictions
+
+
+async def test_a_node_that_is_behind_does_not_overrule_a_refusal() -> None:
+    first, second, third = _nodes(3, refusing=[0])
+    second.lag = third.lag = 1
+    async with a_fake_pool(first, second, third) as pool:
+        with pytest.raises(TransactionFailed):
+            await _gas_limit(pool, None)
+        assert pool.contradictions() == [set(), set(), set()]
+
+
+def _nodes(count: int, refusing: list[int]) -> list[FakeNode]:
+    first = FakeNode()
+    first.mine(3)
+    nodes = [first, *(first.sibling() for _ in range(count - 1))]
+    for position in refusing:
+        nodes[position].fails = lambda _data: True
+    return nodes
+
+
+async def _gas_limit(pool: FakeNodePool, requested: int | None) -> int:
+    node = pool.node("http")
+    simulator = RelaySimulator(node, CAP)
+    return await simulator.gas_limit(PLAN, RELAYER.address, requested, SimulatedAt(node.pinned()))
