@@ -25,8 +25,8 @@ from tests.support.relays.lanes import (
 )
 from tests.support.rows.core import a_hash, a_wallet, save, value
 
-GAS_COST = GasCost(a_hash("mined"), 50_000, 2)
-COST = 50_000 * 2
+GAS_COST = GasCost(a_hash("mined"), 50_000, 2, l1_fee_wei=7)
+COST = 50_000 * 2 + 7
 
 
 def of_ann(max_cost_wei: int = MAX_COST_WEI, **changes: object) -> NewRelay:
@@ -161,6 +161,15 @@ async def test_a_withdrawn_relays_reservation_is_released(pool: Pool) -> None:
         )
         await relays.delete_expired(connection)
     assert await sums(pool) == (0, 0)
+    assert await agrees(pool)
+
+
+async def test_a_refused_relays_reservation_is_released(pool: Pool) -> None:
+    first, _ = await write(pool, of_ann(), of_ann(7))
+    async with transaction(pool) as connection:
+        await relays.refuse(connection, {first: "The calldata is too dear"})
+        await relays.refuse(connection, {first: "The calldata is too dear"})
+    assert await sums(pool) == (7, 7)
     assert await agrees(pool)
 
 
