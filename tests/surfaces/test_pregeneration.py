@@ -428,7 +428,6 @@ async def test_an_address_may_ask_200_times_a_minute_broken_requests_and_foreign
         answer = await post(surface, body)
         seconds = int(answer.headers["Retry-After"])
         assert 1 <= seconds <= 60
-        assert abs(int(answer.headers["X-RateLimit-Reset"]) - time.time() - seconds) < 3
         assert (answer.status, window_of(answer)) == (429, (200, 0))
         assert answer.body == {
             "error": "Rate limit exceeded: an address may ask 200 times a minute; "
