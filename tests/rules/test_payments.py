@@ -265,6 +265,7 @@ def test_an_event_of_an_unpaid_session_is_ignored(kind: str, status: str) -> Non
         (a_refund("pi_1", reason="duplicate"), PaymentRefund("re_1", "pi_1", 500, "duplicate")),
         (a_refund("pi_1", reason="nul \x00 and more"), PaymentRefund("re_1", "pi_1", 500, None)),
         (a_failed_refund("pi_1", 200), RefundFailed("re_1", "pi_1", 200)),
+        (a_failed_refund("pi_1", 10**12), RefundFailed("re_1", "pi_1", 10**12)),
         (a_refunded_charge("pi_1", 700), RefundedCharge("ch_1", "pi_1", 700)),
         (
             a_refunded_charge("pi_1", payment_intent={"id": "pi_2"}),
@@ -293,6 +294,8 @@ def test_an_event_of_a_reversal_is_recognized(event: object, notice: ProviderNot
         a_failed_refund("pi_1", currency="eur"),
         a_refunded_charge("pi_1", 0),
         a_dispute("pi_1", payment_intent={}),
+        a_dispute("pi 1"),
+        a_dispute("pi_1", payment_intent={"id": 5}),
     ],
     ids=lambda event: str(event["type"]),
 )
@@ -316,7 +319,7 @@ RUBBISH: list[object] = [
     a_refund("pi_1", amount=True),
     a_refund("pi_1", amount=5.0),
     a_refund("pi_1", amount=-5),
-    a_refund("pi_1", amount=10**30),
+    a_refund("pi_1", amount=10**12 + 1),
     a_refunded_charge("pi_1", amount_refunded="500"),
     a_dispute("pi_1", id_=""),
 ]

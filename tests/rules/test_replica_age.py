@@ -36,11 +36,12 @@ def test_an_idle_primary_keeps_its_standby_fresh() -> None:
 def test_another_server_begins_anew() -> None:
     progress = ReplayProgress(MOST)
     progress.note(1.0, 10)
+    progress.note(2.0, 20)
     progress.replayed(10)
     progress.forget()
     assert progress.age(1.0) is None
-    progress.replayed(10)
-    assert progress.age(1.0) is None
+    progress.replayed(20)
+    assert progress.age(2.0) is None, "the position is one of the former primary"
 
 
 def test_another_standby_of_the_primary_must_prove_its_own_age() -> None:

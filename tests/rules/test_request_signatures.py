@@ -93,6 +93,7 @@ def test_a_caller_in_the_middle_of_a_rotation_may_send_both_signatures() -> None
     request = replace(signed(), signatures=both)
     check_form(request, NOW)
     assert is_signed_with(request, ["new"])
+    check_form(replace(request, signatures=f"{both}, {both}"), NOW)
 
 
 @pytest.mark.parametrize(

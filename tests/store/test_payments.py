@@ -234,3 +234,5 @@ async def test_an_earlier_partial_refund_or_dispute_does_not_stop_the_mint(pool:
 
     assert result.outcome is PaymentOutcome.NEW
     assert {row.reversal.provider_id for row in result.reversals} == {"re_1", "dp_1"}
+    async with session(pool) as connection:
+        assert await payments.refunds_of(connection, "pi_1") == {"re_1": 499}

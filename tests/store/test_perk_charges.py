@@ -103,11 +103,13 @@ async def test_a_redemption_that_the_network_refuses_blocks_no_later_one(
     rows: RedemptionRows,
 ) -> None:
     """The charges that it will not redeem are available to later redemptions."""
-    redemption = await rows.write(a_redemption(3))
-    await rows.sign(redemption)
+    redemption, other = a_redemption(3), a_redemption(2, OTHER_TOKEN)
+    for each in (redemption, other):
+        await rows.sign(await rows.write(each))
     assert (await rows.token_charges()).under_way == 3
     await rows.abandon(redemption)
     assert (await rows.token_charges()).under_way == 0
+    assert (await rows.token_charges(OTHER_TOKEN)).under_way == 2
 
 
 async def test_a_redemption_that_cannot_be_signed_has_failed(rows: RedemptionRows) -> None:
@@ -231,6 +233,19 @@ async def test_redemptions_of_a_token_stay_with_the_relay_wallet_of_the_earlier_
         await rows.sign(redemption)
         await rows.move(redemption, State.SIGNED, State.MINED, True)
     assert await wallet_of(rows, await rows.write(a_redemption(), other)) == other
+
+
+@pytest.mark.parametrize("is_published", [False, True])
+async def test_a_redemption_follows_the_wallet_that_has_signed_the_earlier_one(
+    rows: RedemptionRows, is_published: bool
+) -> None:
+    """The earlier one named no wallet, so any might have sent it."""
+    first = await rows.write(a_redemption())
+    await rows.sign(first)
+    if is_published:
+        await rows.move(first, State.SIGNED, State.PUBLISHED)
+    later = await rows.write(a_redemption(), OTHER_RELAYER.address)
+    assert await wallet_of(rows, later) == RELAYER.address
 
 
 async def test_a_redemption_counts_towards_no_users_hour_and_is_not_serialized(

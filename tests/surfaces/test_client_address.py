@@ -88,6 +88,8 @@ def test_ipv4_counts_by_address_and_ipv6_by_its_64(peer: str, key: str) -> None:
         (PROXY, 2, ["1.1.1.1, 192.0.2.7, 10.0.0.2"], "192.0.2.7"),
         (PROXY, 2, ["192.0.2.7, 10.0.0.3, 10.0.0.2"], "10.0.0.3"),
         (PROXY, 3, ["192.0.2.7, 10.0.0.3, 10.0.0.2"], "192.0.2.7"),
+        # Without a number of proxies no header counts.
+        (PROXY, 0, ["192.0.2.7"], PROXY),
         # An untrusted peer's header does not count.
         ("192.0.2.1", 1, ["198.51.100.9"], "192.0.2.1"),
         ("192.0.2.1", 2, ["10.0.0.2, 10.0.0.1"], "192.0.2.1"),

@@ -148,6 +148,7 @@ async def test_http_1_0_may_do_without_a_host_but_not_with_a_malformed_one(
     line = "GET /service-api/health HTTP/1.0"
     assert (await say(surface, line, b""))[0] == 200
     assert (await say(surface, line, b"Host: a b\r\n"))[0] == 400
+    assert (await say(surface, line, b"Host: a\r\nHost: a\r\n"))[0] == 400
     site = "GET /wp-json/loyalty/v1/leaderboard HTTP/1.0"
     assert (await say(surface, site, b""))[1]["code"] == "not_configured"
 

@@ -97,7 +97,7 @@ def _refuse_more_than_a_name(text: str) -> None:
         raise ValueError("must be a name without a scheme")
     if any(character in text for character in "/\\?#@"):
         raise ValueError("must be a name without a path or user name")
-    if text.startswith("[") or text.count(":") > 1:
+    if text.count(":") > 1:
         raise ValueError("must be a name, not an IP address")
     if ":" in text:
         raise ValueError("must be a name without a port")
@@ -122,5 +122,5 @@ def _check_label(label: str) -> None:
     if label.startswith("xn--"):
         try:
             idna.ulabel(label)
-        except (idna.IDNAError, UnicodeError):
+        except UnicodeError:
             raise ValueError("must be a valid international domain name") from None

@@ -184,7 +184,7 @@ def is_same_username(provider: OAuthProvider, first: str, second: str) -> bool:
 def refuse_fakes(account: OAuthAccount, now: datetime) -> None:
     """Raises AccountRefused. The account's id and username must have the right form already."""
     reason = _fault_of_id(account.provider, account.user_id, now)
-    if reason is None and account.username is not None and _is_made_up(account):
+    if reason is None and _is_made_up(account):
         reason = "The username is that of a test or fake account"
     if reason is not None:
         raise _refusal(account.provider, reason)

@@ -742,6 +742,27 @@ async def test_a_set_of_no_sense_leaves_the_known_keys_as_they_are(provider: Pro
         assert await tokens.user_of(provider.token())
 
 
+async def test_a_verified_token_is_refused_once_its_keys_id_names_another_key(
+    provider: Provider,
+) -> None:
+    known = key_set(provider)
+    (row,) = json.loads(known)["keys"]
+    answers = [known]
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=answers[-1], content_type="application/json")
+
+    ticks, token = ManualClock(), provider.token()
+    async with (
+        served(answer, provider.policy) as policy,
+        IdentityTokens(policy, clock=ticks) as tokens,
+    ):
+        await tokens.user_of(token)
+        answers.append(as_json({"keys": [a_jwk(row["kid"])]}))
+        ticks.now += 2 * 3600
+        await refused(tokens, token)
+
+
 # --- signatures that are not verified anew -------------------------------------------------------
 
 

@@ -405,7 +405,13 @@ def test_a_file_declares_constraints_with_their_defaults() -> None:
             {"operator": '"gt"', "value": '"5"'},
             "demo.toml:11: constraints[0].value: must be a number for gt",
         ),
+        ({"operator": '"gte"'}, "demo.toml:11: constraints[0].value: must be a number for gte"),
+        ({"operator": '"lt"'}, "demo.toml:11: constraints[0].value: must be a number for lt"),
         ({"operator": '"lte"'}, "demo.toml:11: constraints[0].value: must be a number for lte"),
+        (
+            {"operator": '"ne"', "value": "[1]"},
+            "demo.toml:11: constraints[0].value: must not be a list for ne",
+        ),
         ({"operator": '"in"'}, "demo.toml:11: constraints[0].value: must be a list for in"),
         (
             {"operator": '"in"', "value": "[]"},

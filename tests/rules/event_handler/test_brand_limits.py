@@ -97,6 +97,7 @@ def test_the_budget_can_be_spent_exactly() -> None:
     quota = budget_of(a_brand(daily_mint_budget=100), NOON)
     refuse_over_budget(quota, 60, 40, NOON)
     refuse_over_budget(quota, 100, 0, NOON)
+    refuse_over_budget(quota, 101, 0, NOON)  # the budget was lowered after it was spent
     with pytest.raises(BudgetExhausted) as caught:
         refuse_over_budget(quota, 60, 41, NOON)
     assert caught.value.details["reason"] == "budget_exhausted"

@@ -33,6 +33,11 @@ def test_a_random_id_sorts_before_all_of_them(id_: UUID) -> None:
     assert seconds_of(id_) is None
 
 
+def test_an_id_of_another_form_has_no_time() -> None:
+    assert seconds_of(UUID("fffffffe-6a0b-81c2-b400-000000000000")) is None
+    assert seconds_of(UUID("ffffffff-6a0b-41c2-b400-000000000000")) is None
+
+
 def test_a_time_beyond_the_last_second_counts_as_the_last_one() -> None:
     assert first_id(2**40) == first_id(2**32 - 1)
     assert str(first_id(0x6A0B1C2D)) == "ffffffff-6a0b-81c2-b400-000000000000"

@@ -32,6 +32,7 @@ def test_the_first_partition_of_a_new_database_begins_at_a_round_time_before_now
 def test_a_partition_begins_where_the_one_before_ends() -> None:
     newest = Newest(NOW - 1_000, NOW - 1_000 + USUAL_WIDTH, 0)
     assert not is_due(newest, NOW)
+    assert not is_due(newest, newest.upper - AHEAD)
     assert is_due(newest, newest.upper - AHEAD + 1)
     assert next_bounds(newest, None, NOW) == Bounds(newest.upper, newest.upper + USUAL_WIDTH)
 
@@ -49,6 +50,9 @@ def test_rows_that_wait_belong_to_the_next_partition_unless_they_are_many() -> N
 
     many = replace(waiting, rows=MOST_MOVED_ROWS + 1)
     assert waiting.last < next_bounds(NEW_DATABASE, many, NOW).lower < NOW + 2 * LEAST_WIDTH
+    for earlier in (NOW - USUAL_WIDTH, NOW - LEAST_WIDTH):
+        lower = next_bounds(NEW_DATABASE, replace(many, last=earlier), NOW).lower
+        assert NOW < lower < NOW + 2 * LEAST_WIDTH, "events of now go to the default partition"
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,7 @@ def test_only_one_at_sign_is_stripped() -> None:
         ("github", "@Ann", "ann", True),
         ("discord", "ann#0", "ann", True),
         ("discord", "ann#1234", "ann", False),
+        ("tiktok", "ann#0", "ann", False),
         ("twitter", "ann", "anne", False),
     ],
 )
@@ -252,6 +253,7 @@ def test_usernames_are_compared_as_the_providers_do(
         ("spotify", "test"),
         ("spotify", "fakeuser"),
         ("spotify", "aaaaa"),
+        ("spotify", "0123456789"),
         ("tiktok", "my-test_7"),
         ("tiktok", "00000000"),
     ],
@@ -274,6 +276,7 @@ def test_obvious_fakes_are_refused_though_their_form_is_right(
         ("discord", "112233445566778899"),
         ("spotify", "contest"),
         ("spotify", "1112345678"),
+        ("spotify", "0112345678"),
         ("tiktok", "testarossa"),
     ],
 )

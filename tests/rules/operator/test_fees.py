@@ -71,6 +71,12 @@ def test_a_first_attempt_leaves_room_for_three_raises(base_fee: int, policy: Fee
     assert needed * 1331 > policy.cap * 1000 - 5000 or raises == 3
 
 
+def test_near_the_cap_the_fee_leaves_room_for_exactly_three_raises() -> None:
+    fees = fees_for(GasPrice(50 * GWEI, 0), POLICY)
+    assert fees is not None
+    assert fees.max_fee_per_gas * 1331 <= POLICY.cap * 1000 < (fees.max_fee_per_gas + 4) * 1331
+
+
 @pytest.mark.parametrize("base_fee", [1, 30, 50, 60, 70, 75])
 def test_a_transaction_is_raised_three_times_while_the_base_fee_stays(base_fee: int) -> None:
     gas_price = GasPrice(base_fee * GWEI, 0)
@@ -195,6 +201,27 @@ def test_a_higher_gas_price_never_makes_a_cheaper_replacement(
         assert lower.max_fee_per_gas <= higher.max_fee_per_gas
 
 
+@pytest.mark.parametrize(
+    ("highest", "gas_price", "fees"),
+    [
+        (Fees(50 * GWEI, 10 * GWEI), GasPrice(GWEI, 0), Fees(55 * GWEI, 11 * GWEI)),
+        (Fees(95 * GWEI, 10 * GWEI), GasPrice(GWEI, 0), Fees(100 * GWEI, 11 * GWEI)),
+        (Fees(95 * GWEI, GWEI), GasPrice(GWEI, 2 * GWEI), Fees(100 * GWEI, 2 * GWEI)),
+        (Fees(95 * GWEI, 95 * GWEI), GasPrice(GWEI, 0), Fees(100 * GWEI, 100 * GWEI)),
+        (
+            Fees(95 * GWEI, 95 * GWEI, is_legacy=True),
+            GasPrice(0, GWEI, is_legacy=True),
+            Fees(100 * GWEI, 100 * GWEI, is_legacy=True),
+        ),
+        (Fees(GWEI, GWEI), GasPrice(100 * GWEI, GWEI), None),
+    ],
+)
+def test_a_cancellation_pays_the_cap_where_another_tenth_would_pass_it(
+    highest: Fees, gas_price: GasPrice, fees: Fees | None
+) -> None:
+    assert cancellation(highest, gas_price, POLICY) == fees
+
+
 # --- without base fees, and tips that no node should name -------------------------------------
 
 
@@ -259,6 +286,8 @@ def test_an_absurd_tip_and_a_price_above_the_cap_are_asked_of_other_nodes(
         (GasPrice(101 * GWEI, GWEI), GasPrice(GWEI, GWEI), True),
         (GasPrice(GWEI, GWEI), GasPrice(101 * GWEI, GWEI), True),
         (GasPrice(0, GWEI), GasPrice(7, 10**21), False),
+        (GasPrice(GWEI, 0), GasPrice(2 * GWEI + POLICY.min_tip, 0), False),
+        (GasPrice(GWEI, 0), GasPrice(2 * GWEI + POLICY.min_tip + 1, 0), True),
     ],
 )
 def test_only_base_fees_that_few_blocks_do_not_explain_are_far_apart(

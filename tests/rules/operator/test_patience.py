@@ -54,7 +54,9 @@ def test_a_clock_that_was_set_back_ends_the_wait(
     assert release(seconds, waited, window) is Release.BOUND
 
 
-@pytest.mark.parametrize("window", [None, FeeWindow((), 5), FeeWindow((1, 2, 3), 5)])
+@pytest.mark.parametrize(
+    "window", [None, FeeWindow((), 5), FeeWindow((1, 2, 3), 5), FeeWindow((1,) * 15, 5)]
+)
 def test_without_known_fees_nothing_waits(window: FeeWindow | None) -> None:
     assert release(3_600, 0, window) is Release.UNKNOWN
 

@@ -70,6 +70,15 @@ def test_the_last_reference_of_a_word_begins_the_following_word() -> None:
     assert LaneReferences(250, 256).take(6)[1].count == 0
 
 
+def test_a_used_reference_is_foreign_only_if_the_lane_still_holds_it() -> None:
+    """A lane that holds two words: what it gave out of the first one is its own."""
+    lane = LaneReferences(250, 256, 1024)
+    assert [lane.unused_in(word) for word in lane.words()] == [0b111111 << 250, 2**256 - 1]
+    assert lane.unused_in(1) == 0
+    assert LaneReferences(256, 256).words() == []
+    assert LaneReferences(512, 768).unused_in(2) == 2**256 - 1
+
+
 def test_a_lane_gives_out_no_references_that_it_lacks() -> None:
     with pytest.raises(ValueError, match="has 6 references"):
         LaneReferences(250, 256).take(7)

@@ -39,6 +39,7 @@ def test_the_wallet_that_is_the_furthest_below_its_floor_comes_first() -> None:
 )
 def test_a_wallet_gets_no_top_up(wallet: OperatorBalance, spent: int) -> None:
     assert next_top_up([LOW], 0, POLICY) == LOW.wallet
+    assert next_top_up([LOW], 25, POLICY) == LOW.wallet, "the last top-up of the day"
     assert next_top_up([wallet], spent, POLICY) is None
 
 

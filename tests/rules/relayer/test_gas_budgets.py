@@ -31,6 +31,8 @@ def refusal_of(act: Callable[[], object]) -> Refused:
 def test_without_budgets_nothing_is_refused() -> None:
     GasLedger(NO_BUDGETS, GasSpent(NOON, {"ann": 10**30}, 10**30)).admit("ann", 10**30)
     assert not NO_BUDGETS.is_set
+    assert GasBudgets(identity_wei=1).is_set
+    assert GasBudgets(total_wei=1).is_set
 
 
 def test_a_relays_maximum_cost_must_fit_its_identitys_remaining_budget() -> None:
@@ -114,9 +116,9 @@ def test_a_spent_budget_is_available_again_the_next_day(now: str, seconds: int) 
 
 
 def test_writers_are_serialized_only_while_little_budget_is_left() -> None:
-    budgets = GasBudgets(total_wei=1_000_090)
-    assert is_far_from_spent(budgets, SPENT, 1_000)
-    assert not is_far_from_spent(budgets, SPENT, 1_001)
+    budgets, half = GasBudgets(total_wei=1_000_000), replace(SPENT, total_wei=500_000)
+    assert is_far_from_spent(budgets, half, 500)
+    assert not is_far_from_spent(budgets, half, 501)
     assert is_far_from_spent(GasBudgets(5), SPENT, 10**30)
 
 

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, InvalidFields, RateLimited
+from ltzd.errors import (
+    ClaimLimitReached,
+    IdempotencyKeyReused,
+    InvalidFields,
+    RateLimited,
+    ValidationFailed,
+)
 from ltzd.rules.relayer.calls import RelayWindow, RequestedClaim, SignedPermit
 from ltzd.rules.relayer.limits import (
     RELAYS_AN_HOUR,
@@ -17,6 +23,8 @@ from ltzd.rules.relayer.limits import (
     EarlierRelay,
     RelayUsage,
     check_claims,
+    check_failures,
+    check_gas_limit,
     check_hour,
     check_key,
     check_permit_deadline,
@@ -206,3 +214,26 @@ def test_a_permit_is_good_through_its_deadline() -> None:
     with pytest.raises(InvalidFields):
         check_permit_deadline(permit, 1_000.1)
     check_permit_deadline(None, 2_000)
+
+
+# --- gas, and calls that would have failed ----------------------------------------------------
+
+
+def test_a_callers_gas_limit_pays_for_its_data_and_stays_within_the_maximum() -> None:
+    for wanted in (None, 21_040, 1_000_000):
+        assert check_gas_limit(b"\x01", wanted) == 21_040
+    with pytest.raises(ValidationFailed) as refused:
+        check_gas_limit(b"\x01", 1_000_001)
+    assert refused.value.details == {"gasLimit": 1_000_001, "maxGasLimit": 1_000_000}
+    with pytest.raises(ValidationFailed) as refused:
+        check_gas_limit(b"\x01", 21_039)
+    assert refused.value.details == {"gasLimit": 21_039, "neededGas": 21_040}
+
+
+@pytest.mark.parametrize(
+    ("seconds_left", "seconds"), [(0.0, 1), (-5.0, 1), (1.5, 2), (86_400, 86_400)]
+)
+def test_a_thousand_failures_of_a_user_are_kept(seconds_left: float, seconds: int) -> None:
+    check_failures(999, seconds_left)
+    details = refusal_of(lambda: check_failures(1_000, seconds_left))
+    assert details == {"limit": 1_000, "reason": "failed_calls", "retryAfterSeconds": seconds}

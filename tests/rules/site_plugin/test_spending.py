@@ -1,7 +1,7 @@
 """The LTZ that a site session may spend: its own, once, and no more than the balance."""
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -39,6 +39,52 @@ def test_no_share_is_negative_and_their_sum_is_at_most_the_balance(
     allowed = available_pots(ledger, believed=believed, balance=balance)
     assert min(allowed.earned, allowed.given, allowed.linked) >= 0
     assert allowed.total <= balance
+
+
+RECORD = SpendingRecord(
+    earned=40,
+    given_in_all=100,
+    spent_of_earned=10,
+    spent_in_all=25,
+    allowance=Allowance(per_day=50, charged=20),
+)
+
+
+@pytest.mark.parametrize(
+    ("record", "believed", "balance", "pots"),
+    [
+        (RECORD, True, 1_000, PotAmounts(earned=30, given=45, linked=30)),
+        (RECORD, False, 1_000, PotAmounts(earned=30, given=0, linked=30)),
+        (RECORD, True, 90, PotAmounts(earned=30, given=45, linked=15)),
+        (RECORD, True, 60, PotAmounts(earned=30, given=30)),
+        (RECORD, False, 20, PotAmounts(earned=20)),
+        (replace(RECORD, allowance=None), True, 1_000, PotAmounts(earned=30, given=45)),
+        # Another member has spent nearly everything that the brand gave.
+        (replace(RECORD, spent_in_all=95), True, 1_000, PotAmounts(earned=5, linked=30)),
+        (replace(RECORD, spent_in_all=101), True, 1_000, PotAmounts(linked=30)),
+        (replace(RECORD, spent_of_earned=41), False, 1_000, PotAmounts(linked=30)),
+        # The owner has lowered the allowance of a day that was used.
+        (replace(RECORD, allowance=Allowance(10, 20)), False, 1_000, PotAmounts(earned=30)),
+    ],
+)
+def test_each_pot_holds_what_is_left_of_it(
+    record: SpendingRecord, believed: bool, balance: int, pots: PotAmounts
+) -> None:
+    assert available_pots(record, believed=believed, balance=balance) == pots
+
+
+@pytest.mark.parametrize(
+    ("price", "payment"),
+    [
+        (30, PotAmounts(earned=30)),
+        (50, PotAmounts(earned=30, given=20)),
+        (80, PotAmounts(earned=30, given=45, linked=5)),
+        (105, PotAmounts(earned=30, given=45, linked=30)),
+        (106, None),
+    ],
+)
+def test_the_pots_pay_a_price_in_their_order(price: int, payment: PotAmounts | None) -> None:
+    assert payment_of(price, PotAmounts(earned=30, given=45, linked=30)) == payment
 
 
 @given(LEDGERS, AMOUNTS)

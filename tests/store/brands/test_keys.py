@@ -1,6 +1,7 @@
 """Key rotation: a retired key is valid until its expiry and no longer."""
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,7 @@ from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands.keys import BrandSecret, KeyName, NewKeys, Rotation, rotate, secrets_of
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
-from ltzd.values import address_of
+from ltzd.values import Address, address_of
 
 BRAND = Brand(id="0x" + "aa" * 20, name="Demo", domains=("shop.example",))
 KEY: KeyName = "security_key"
@@ -205,3 +206,36 @@ async def test_no_key_appears_in_a_repr(db: Connection, sealer: Sealer, keys: Ne
 
     for text in (keys.security_key, rotation.key):
         assert text not in repr((keys, rotation, valid))
+
+
+async def test_a_key_is_valid_for_its_brand_and_its_purpose_until_it_expires(
+    db: Connection, sealer: Sealer, keys: NewKeys
+) -> None:
+    other = Brand(id="0x" + "bb" * 20, name="Other", domains=("other.example",))
+    other_keys = (await brands.apply(db, other, sealer)).keys
+    assert other_keys is not None
+    names: tuple[KeyName, ...] = ("security_key", "api_key", "verification_token")
+    new, _ = [
+        {name: (await rotate(db, brand.address, name, sealer, revoke=False)).key for name in names}
+        for brand in (BRAND, other)
+    ]
+
+    async def digests() -> set[bytes]:
+        return set(await brand_keys.verifying_digests(db, BRAND.address, sealer))
+
+    async def brand_of(key: str) -> Address | None:
+        return await brand_keys.brand_of_api_key(db, key)
+
+    accepted = [new["api_key"], keys.api_key, new["verification_token"], keys.verification_token]
+    with capture_logs() as logs:
+        assert await texts(db, sealer) == [new["security_key"], keys.security_key]
+    assert await digests() == {hashlib.sha256(key.encode()).digest() for key in accepted}
+    assert [await brand_of(key) for key in accepted] == [BRAND.address] * 2 + [None] * 2
+    assert await brand_of(other_keys.api_key) == other.address
+
+    await db.execute("UPDATE retired_secrets SET expires_at = now()")
+    with capture_logs() as later_logs:
+        assert await texts(db, sealer) == [new["security_key"]]
+    assert logs == later_logs == [], "no other key is opened in vain"
+    assert await digests() == {hashlib.sha256(key.encode()).digest() for key in accepted[::2]}
+    assert [await brand_of(key) for key in accepted[:2]] == [BRAND.address, None]

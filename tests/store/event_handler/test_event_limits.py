@@ -192,3 +192,26 @@ async def test_past_windows_are_deleted_and_open_ones_are_kept(pool: Pool) -> No
         )
         await events.delete_expired(connection)
     assert await value(pool, "SELECT count(*) FROM brand_usage") == 1
+
+
+async def test_without_a_stored_total_the_claims_of_a_brands_event_type_are_counted(
+    pool: Pool,
+) -> None:
+    other = a_wallet(0xC)
+    claims = {ANN: 2, BOB: 3, (BRAND, "form_submit", "ann"): 7, (other, ANN[1], ANN[2]): 11}
+    for key, count in claims.items():
+        await value(
+            pool,
+            "INSERT INTO event_claims VALUES ($1, $2, $3, $4, gen_random_uuid(), now())",
+            *key,
+            count,
+        )
+    totals = {
+        (BRAND, ANN[1]): 5,
+        (BRAND, "form_submit"): 7,
+        (other, ANN[1]): 11,
+        (other, "form_submit"): 0,
+    }
+    async with session(pool) as connection:
+        wanted = [ClaimQuery(ANN, total=key) for key in totals]
+        assert (await events.read_snapshot(connection, wanted)).totals == totals

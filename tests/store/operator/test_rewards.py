@@ -114,6 +114,17 @@ async def test_the_reward_being_saved_for_comes_before_the_rotation_and_only_onc
     assert await waiting(pool, saver=saving[0]) == [paid, *many]
 
 
+async def test_a_reward_being_saved_for_is_queued_only_while_it_waits(pool: Pool) -> None:
+    tied, minted, failed, set_aside = ids = await queue_rewards(pool, 4)
+    lane = await a_lane(pool)
+    async with session(pool) as connection:
+        await transactions.store_signed(connection, lane, an_intent(0, [tied]), an_attempt("a"))
+        await mint(connection, minted, a_hash("a"))
+        await rewards.fail(connection, lane, {failed: "no reason"})
+        await rewards.set_above_limit(connection, lane, [set_aside])
+    assert [await waiting(pool, saver=reward) for reward in ids] == [[]] * 4
+
+
 async def test_with_many_brands_a_hundred_have_a_turn_before_the_next_hundred(pool: Pool) -> None:
     brands = [Address(number.to_bytes(20, "big")) for number in range(1, 251)]
     ids = [(await queue_for(pool, brand))[0] for brand in brands]
@@ -388,6 +399,15 @@ async def test_rewards_of_a_paused_brand_wait_until_it_is_resumed(pool: Pool) ->
 
     await add_brand(pool, BRAND, is_paused=False)
     assert await ids_queued(pool) == [others[0], waiting[0], others[1], waiting[1], *late]
+
+
+async def test_a_payment_of_a_paused_brand_waits_too(pool: Pool) -> None:
+    await add_brand(pool, BRAND, is_paused=True)
+    paused, other = await pay(pool, BRAND), await pay(pool, OTHER_BRAND)
+    assert await ids_queued(pool) == [other]
+
+    await add_brand(pool, BRAND, is_paused=False)
+    assert await ids_queued(pool) == [paused, other]
 
 
 async def test_while_one_brand_is_paused_the_others_take_turns(pool: Pool) -> None:

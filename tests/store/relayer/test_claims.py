@@ -131,10 +131,14 @@ async def test_relays_with_unaffordable_gas_stay_behind_and_do_not_count_in_the_
     await ask(pool, USER, USER)
     await write(pool, structs.replace(a_relay(a_plan(b"\x01", a_wallet(1))), gas_limit=249_999))
     (small,) = await ask(pool, OTHER_USER)
+    others = a_plan(b"\x01", a_wallet(2), wallet=OTHER_RELAYER.address)
+    await write(pool, structs.replace(a_relay(others), gas_limit=160_000))
     async with session(pool) as connection:
         (claimed,) = await claims.claim(connection, lane, 1, unaffordable=range(150_000, 250_000))
         assert claimed.id == small
         assert await claims.least_gas_in(connection, lane, range(150_000, 250_000)) == 200_000
+        assert await claims.least_gas_in(connection, lane, range(200_000, 250_000)) == 200_000
+        assert await claims.least_gas_in(connection, lane, range(150_000, 200_000)) is None
         assert await claims.least_gas_in(connection, lane, range(250_000, 300_000)) is None
 
 
@@ -298,16 +302,37 @@ async def test_relays_that_name_a_lost_wallet_hold_back_nothing(pool: Pool) -> N
     assert await claimed_ids(pool, other) == [later]
 
 
-@pytest.mark.parametrize("retired", [False, True], ids=["draining", "retired"])
-async def test_what_a_retired_wallet_has_sent_holds_back_nothing(pool: Pool, retired: bool) -> None:
+async def change_wallet(pool: Pool, lane: Lane, state: WalletState) -> None:
+    """Sets the state of the lane's wallet, beside an active one that has no lane."""
+    async with session(pool) as connection:
+        for wallet in (lane.wallet, THIRD_RELAYER.address):
+            await wallets.add(connection, CHAIN_ID, wallet, "relay")
+        await wallets.set_state(connection, CHAIN_ID, lane.wallet, state)
+
+
+STATES = [(WalletState.DRAINING, True), (WalletState.RETIRED, False)]
+
+
+@pytest.mark.parametrize(("state", "holds"), STATES)
+async def test_relays_sent_by_a_retired_wallet_hold_back_nothing(
+    pool: Pool, state: WalletState, holds: bool
+) -> None:
     lane, other = await two_lanes(pool)
     ids = await ask(pool, USER, USER)
     await store(pool, lane, await claim(pool, lane, 1))
-    async with session(pool) as connection:
-        await wallets.add(connection, CHAIN_ID, lane.wallet, "relay")
-        state = WalletState.RETIRED if retired else WalletState.DRAINING
-        await wallets.set_state(connection, CHAIN_ID, lane.wallet, state)
-    assert await claimed_ids(pool, other) == (ids[1:] if retired else [])
+    await change_wallet(pool, lane, state)
+    assert await claimed_ids(pool, other) == ([] if holds else ids[1:])
+
+
+@pytest.mark.parametrize(("state", "holds"), STATES)
+async def test_relays_that_name_a_retired_wallet_hold_back_nothing(
+    pool: Pool, state: WalletState, holds: bool
+) -> None:
+    lane, other = await two_lanes(pool)
+    await ask(pool, USER, wallet=RELAYER.address)
+    (later,) = await ask(pool, USER)
+    await change_wallet(pool, lane, state)
+    assert await claimed_ids(pool, other) == ([] if holds else [later])
 
 
 @pytest.mark.parametrize(
@@ -374,19 +399,21 @@ async def test_a_lane_of_an_ended_term_stores_nothing(pool: Pool, wrong: str) ->
     assert await value(pool, "SELECT next_nonce FROM lanes") == 1
 
 
-@pytest.mark.parametrize("gone", range(4))
-async def test_a_relay_withdrawn_while_it_was_signed_ends_the_list_that_is_stored(
-    pool: Pool, gone: int
+@pytest.mark.parametrize("gone", [(0,), (1,), (2,), (3,), (1, 3)])
+async def test_the_first_relay_withdrawn_while_it_was_signed_ends_the_list_that_is_stored(
+    pool: Pool, gone: tuple[int, ...]
 ) -> None:
-    lane = await a_relay_lane(pool)
+    lane, first = await a_relay_lane(pool), gone[0]
     ids = await ask(pool, *[a_wallet(number) for number in range(4)])
     claimed = await claim(pool, lane)
     async with session(pool) as connection:
-        assert await relays.withdraw(connection, ids[gone])
-    assert len(await store(pool, lane, claimed)) == gone
-    assert await row_states(pool) == ["sent"] * gone + ["queued"] * (3 - gone)
-    assert await value(pool, "SELECT next_nonce FROM lanes") == gone
-    assert await claimed_ids(pool, lane) == ids[gone + 1 :]
+        for number in gone:
+            assert await relays.withdraw(connection, ids[number])
+    left = [ids[number] for number in range(first, 4) if number not in gone]
+    assert len(await store(pool, lane, claimed)) == first
+    assert await row_states(pool) == ["sent"] * first + ["queued"] * len(left)
+    assert await value(pool, "SELECT next_nonce FROM lanes") == first
+    assert await claimed_ids(pool, lane) == left
 
 
 async def test_many_lanes_that_claim_at_once_share_the_relays_and_keep_each_users_order(

@@ -16,6 +16,7 @@ from ltzd.store.relayer.gas_budgets import GasChange
 from ltzd.values import Address, hex_of
 from tests.support.relays.lanes import (
     MAX_COST_WEI,
+    OTHER_USER,
     USER,
     a_plan,
     a_relay,
@@ -25,8 +26,8 @@ from tests.support.relays.lanes import (
 )
 from tests.support.rows.core import a_hash, a_wallet, save, value
 
-GAS_COST = GasCost(a_hash("mined"), 50_000, 2)
-COST = 50_000 * 2
+GAS_COST = GasCost(a_hash("mined"), 50_000, 2, l1_fee_wei=7)
+COST = 50_000 * 2 + 7
 
 
 def of_ann(max_cost_wei: int = MAX_COST_WEI, **changes: object) -> NewRelay:
@@ -164,6 +165,15 @@ async def test_a_withdrawn_relays_reservation_is_released(pool: Pool) -> None:
     assert await agrees(pool)
 
 
+async def test_a_refused_relays_reservation_is_released(pool: Pool) -> None:
+    first, _ = await write(pool, of_ann(), of_ann(7))
+    async with transaction(pool) as connection:
+        await relays.refuse(connection, {first: "The calldata is too dear"})
+        await relays.refuse(connection, {first: "The calldata is too dear"})
+    assert await sums(pool) == (7, 7)
+    assert await agrees(pool)
+
+
 async def test_a_relay_counts_on_the_utc_day_of_its_admission(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     async with pool.acquire() as connection:
@@ -222,15 +232,18 @@ async def test_writers_near_the_budget_see_all_committed_spending(pool: Pool) ->
             assert (await gas_budgets.spent_for(other, budgets, [], 60)).total_wei == 60
 
 
-async def test_past_days_are_deleted(pool: Pool) -> None:
+async def test_days_are_deleted_after_a_week(pool: Pool) -> None:
+    today = "(now() AT TIME ZONE 'UTC')::date"
     async with session(pool) as connection:
         await connection.execute(
-            "INSERT INTO gas_spent SELECT current_date - days, 'ann', 0, $1::numeric "
+            f"INSERT INTO gas_spent SELECT {today} - days, 'ann', 0, $1::numeric "
             "FROM generate_series(0, 20) AS days",
             Decimal(5),
         )
         await gas_budgets.delete_expired(connection)
-    assert await value(pool, "SELECT count(*) <= 9 FROM gas_spent")
+    assert await value(
+        pool, f"SELECT array_agg({today} - day ORDER BY day DESC) FROM gas_spent"
+    ) == [*range(8)]
 
 
 # --- identities of wallets ----------------------------------------------------------------------
@@ -249,17 +262,24 @@ async def test_a_wallet_created_for_an_address_belongs_to_its_user(pool: Pool) -
     async with session(pool) as connection:
         await connection.execute(
             "INSERT INTO users (id, email_key, identity_subject, wallet) "
-            "VALUES (gen_random_uuid(), 'ann@shop.example', 'did:privy:ann', $1)",
+            "VALUES (gen_random_uuid(), 'ann@shop.example', 'did:privy:ann', $1), "
+            "(gen_random_uuid(), 'bob@shop.example', 'did:privy:bob', $2)",
             USER,
+            OTHER_USER,
         )
     assert await identity_of(pool, USER) == "did:privy:ann"
+    assert await identity_of(pool, OTHER_USER) == "did:privy:bob"
 
 
 async def test_a_custodial_wallet_has_its_owners_subject_as_identity(pool: Pool) -> None:
     """The identity is the subject of the owner's tokens, without the issuer."""
-    other = a_wallet(0x55)
+    other, stranger = a_wallet(0x55), a_wallet(0x56)
     async with session(pool) as connection:
-        for subject, wallet in (("ltzd:root", USER), ("ltzd:other", other)):
+        for subject, wallet in (
+            ("ltzd:root", USER),
+            ("ltzd:other", other),
+            ("ltzd:stranger", stranger),
+        ):
             await connection.execute(
                 "INSERT INTO custodial_users VALUES ($1, $2, 'key', 'sealed')", subject, wallet
             )
@@ -274,7 +294,11 @@ async def test_a_custodial_wallet_has_its_owners_subject_as_identity(pool: Pool)
             "INSERT INTO custodial_accounts VALUES "
             "('subject', 'https://login.example/ ann', 'ltzd:root', true), "
             "('owned', 'ltzd:root', 'ltzd:root', true), "
-            "('owned', 'ltzd:other', 'ltzd:root', true)"
+            "('owned', 'ltzd:other', 'ltzd:root', true), "
+            "('email', 'ann@shop.example', 'ltzd:root', true), "
+            "('subject', 'https://login.example/ abe', 'ltzd:stranger', true), "
+            "('owned', 'ltzd:stranger', 'ltzd:stranger', true)"
         )
     assert await identity_of(pool, USER) == "ann"
     assert await identity_of(pool, other) == "ann"
+    assert await identity_of(pool, stranger) == "abe"

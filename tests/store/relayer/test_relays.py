@@ -176,14 +176,48 @@ async def test_a_call_counts_as_relayed_once_its_relay_is_settled(pool: Pool) ->
     assert await were_relayed() == [True, False, False]
 
 
+async def test_each_write_for_a_user_raises_the_users_version_by_one(pool: Pool) -> None:
+    """A version that came back would let a relay in that was decided on older rows."""
+    for version in range(3):
+        assert (await usage(pool)).version == version
+        await write(pool, a_relay())
+    async with transaction(pool) as connection:
+        await relays.lock_users(connection, [USER, OTHER_USER, USER])
+    assert [each.version for each in await usages(pool, (USER, None), (OTHER_USER, None))] == [4, 1]
+    async with transaction(pool) as connection:
+        stale = [replace(a_relay(), version=version) for version in (0, 1, 2, 3, 5)]
+        assert [await relays.insert(connection, [relay]) for relay in stale] == [[None]] * 5
+
+
+async def test_calls_in_flight_have_the_id_of_their_oldest_relay_and_name_their_senders(
+    pool: Pool,
+) -> None:
+    call, other = a_plan(b"\x01"), a_plan(b"\x02")
+    first, second, _ = await write(pool, a_relay(call), a_relay(other), a_relay(call))
+    await write(pool, a_relay(a_plan(b"\x03", OTHER_USER)))
+    actual = await usage(pool)
+    assert actual.calls_in_flight == {call.digest: first, other.digest: second}
+    assert actual.senders == {None}
+
+    await send(pool, await a_relay_lane(pool), limit=1)
+    actual = await usage(pool)
+    assert actual.calls_in_flight == {call.digest: first, other.digest: second}
+    assert actual.senders == {RELAYER.address, None}
+    assert (await usage(pool, OTHER_USER)).senders == {None}
+
+
 async def test_a_brands_redemption_of_the_users_token_is_no_call_of_the_user(pool: Pool) -> None:
     """Else it would stand for a relay that has settled since a simulation."""
-    call, redemption = await write(pool, a_relay(a_plan()), a_relay(a_plan(b"\x02")))
+    plans = a_plan(), a_plan(b"\x02"), a_plan(user=OTHER_USER)
+    call, *redemptions = await write(pool, *map(a_relay, plans))
     async with session(pool) as connection:
         await connection.execute(
-            "UPDATE relays SET brand_id = $1, window_start = NULL WHERE id = $2", BRAND, redemption
+            "UPDATE relays SET brand_id = $1, window_start = NULL WHERE id = ANY($2)",
+            BRAND,
+            redemptions,
         )
     assert list((await usage(pool)).calls_in_flight.values()) == [call]
+    assert (await usage(pool, OTHER_USER)).senders == set()
 
 
 async def test_a_simulated_failure_does_not_count_and_keeps_its_key(pool: Pool) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -23,6 +24,7 @@ from tests.support.rows.core import BRAND, a_wallet, value
 from tests.support.sites.members import insert_member
 
 WALLET = a_wallet(0xA11CE)
+OTHER_BRAND = a_wallet(0xC)
 DAY = date(2026, 3, 10)
 ONE_DAY = timedelta(days=1)
 SITE = Site(hosts=("site.example",), checkin_reward=10)
@@ -149,6 +151,21 @@ async def test_a_check_in_decided_on_an_outdated_streak_is_not_written(pool: Poo
     assert await write(pool, rival, later, stale) == [False, False, False]
 
     assert await everything(pool) == before
+
+
+async def test_a_member_with_another_wallet_does_not_check_in_on_the_same_day_again(
+    pool: Pool,
+) -> None:
+    """The check-in was decided before the member's first one was written."""
+    stranger, other = a_check_in(brand_id=OTHER_BRAND), a_wallet(0xB0B)
+    await insert_member(pool, stranger.member)
+    assert await write(pool, a_check_in()) == [True]
+    await value(pool, "UPDATE site_members SET wallet = $1 WHERE brand_id = $2", other, BRAND)
+    moved = replace(a_member(), wallet=other)
+    again, later = (replace(a_check_in(day=day), member=moved) for day in (DAY, DAY + ONE_DAY))
+    assert await write(pool, again) == [False]
+    assert await write(pool, later) == [True]
+    assert await write(pool, stranger) == [True], "a member of another brand"
 
 
 async def test_of_concurrent_check_ins_one_is_written(pool: Pool) -> None:

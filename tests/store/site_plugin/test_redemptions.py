@@ -692,11 +692,16 @@ async def test_failing_a_redemption_uses_up_its_idempotency_key(
     pool: Pool,
 ) -> None:
     redemption = await begun(pool)
+    key = (redemption.wallet, redemption.idempotency_key)
+    async with session(pool) as connection:
+        (before,) = await relays.read_usage(connection, [key])
     await failed(pool, redemption)
     assert await row_states(pool) == ["failed"]
+    late = a_relay(a_plan(user=redemption.wallet), key=redemption.idempotency_key)
     async with session(pool) as connection:
-        key = (redemption.wallet, redemption.idempotency_key)
         (usage,) = await relays.read_usage(connection, [key])
+        decided_before = structs.replace(late, version=before.version)
+        assert await relays.insert(connection, [decided_before]) == [None]
     assert usage.earlier is not None
     assert usage.earlier.fingerprint == redemption.fingerprint
     assert (usage.used, usage.last_serialized_id, usage.has_serialized_in_flight) == (
