@@ -51,6 +51,7 @@ from ltzd.http.services import Health, Services
 from ltzd.http.surface import API_PREFIX, READ_METHODS, Surface
 from ltzd.values import address_of, iso
 
+DEBUG_TEXT = "ltzd event handler"
 WORKER_VERSION = "v2.0.0"
 """Spec 9 shows v2.0.0 and 1.0.0; the REST reference of /debug is labelled v2.0."""
 
@@ -152,7 +153,7 @@ class EventHandlers:
 
     async def debug(self, request: Request) -> Reply:
         response = models.DebugResponse(
-            debug="ltzd event handler",
+            debug=DEBUG_TEXT,
             hostname=_header_text(request.headers.getone("host", "")),
             path=request.path,
             method=request.method,

@@ -120,9 +120,15 @@ _TEXT_OR_INTEGER = [
 ]
 
 CollectionId = Annotated[
-    Integer, AfterValidator(_collection_id), WithJsonSchema({"type": "integer", "minimum": 1})
+    Integer,
+    AfterValidator(_collection_id),
+    WithJsonSchema({"type": "integer", "minimum": 1, "description": "Below 2^256"}),
 ]
-TokenId = Annotated[int, BeforeValidator(_token_id), WithJsonSchema({"anyOf": _TEXT_OR_INTEGER})]
+TokenId = Annotated[
+    int,
+    BeforeValidator(_token_id),
+    WithJsonSchema({"anyOf": _TEXT_OR_INTEGER, "description": "Below 2^256"}),
+]
 Amount = Annotated[
     Integer,
     AfterValidator(_amount),
@@ -155,7 +161,7 @@ class RedeemPerkBody(RequestModel):
         None, description="Free text of the brand's, such as a receipt number"
     )
     idempotency_key: IdempotencyKey | None = Field(
-        None, description="Requests with the same key redeem once"
+        None, description="Printable characters. Requests with the same key redeem once"
     )
 
     @classmethod

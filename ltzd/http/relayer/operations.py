@@ -14,6 +14,7 @@ from ltzd.errors import (
 )
 from ltzd.http.openapi.operations import (
     IDEMPOTENCY_KEY,
+    USER_TOKEN,
     Examples,
     Operation,
     Parameter,
@@ -150,7 +151,7 @@ OPERATIONS = (
         },
         body_limit=BODY_LIMIT,
         rate_window=_WINDOW,
-        needs_token=True,
+        credential=USER_TOKEN,
     ),
     Operation(
         RelayHandlers.status,
@@ -184,6 +185,6 @@ OPERATIONS = (
             "too many requests": _TOO_MANY_REQUESTS,
         },
         rate_window=_WINDOW,
-        needs_token=True,
+        credential=USER_TOKEN,
     ),
 )

@@ -13,6 +13,7 @@ from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, Redeeme
 from ltzd.errors import LtzdError, RateLimited, RedemptionRefused, Refused
 from ltzd.http.openapi.operations import (
     AGE,
+    Credential,
     Operation,
     Parameter,
     Response,
@@ -103,8 +104,20 @@ _LOG_IN_EXAMPLES: dict[str, LtzdError] = {
     ),
 }
 _LOG_IN = (
-    Parameter(NONCE_HEADER, "header", {"type": "string"}, required=False),
-    Parameter("Authorization", "header", {"type": "string"}, required=False),
+    Parameter(
+        NONCE_HEADER,
+        "header",
+        {"type": "string"},
+        required=False,
+        description="The REST nonce of the log-in whose cookies of the site the request carries",
+    ),
+)
+_PASSWORD = Credential(
+    "applicationPassword",
+    "basic",
+    "A user's name and application password at the site, in place of the site's cookies and the "
+    f"{NONCE_HEADER} header",
+    required=False,
 )
 _FRESH_NONCE = (
     ResponseHeader(
@@ -131,6 +144,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             f"{base}/{errors.CHECK_IN}",
             "Check in for today, in the brand's time zone. A body is ignored",
             parameters=_LOG_IN,
+            credential=_PASSWORD,
             headers=_FRESH_NONCE,
             success={
                 200: Response(
@@ -158,6 +172,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             request=RedeemBody,
             request_examples={"a perk": {"perkId": _PERK.id, "maxCost": 25}},
             parameters=_LOG_IN,
+            credential=_PASSWORD,
             headers=_FRESH_NONCE,
             success={
                 200: Response(
@@ -195,6 +210,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             request=ClaimMilestoneBody,
             request_examples={"a week": {"milestoneDays": 7}},
             parameters=_LOG_IN,
+            credential=_PASSWORD,
             headers=_FRESH_NONCE,
             success={
                 200: Response(
@@ -222,6 +238,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             request=LinkBody,
             request_examples={"a code": {"code": "7KQ2-M9XA"}},
             parameters=_LOG_IN,
+            credential=_PASSWORD,
             headers=_FRESH_NONCE,
             success={
                 200: Response(
@@ -243,6 +260,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             f"{base}/{errors.LINK}",
             "End the member's link, if there is one",
             parameters=_LOG_IN,
+            credential=_PASSWORD,
             headers=_FRESH_NONCE,
             success={
                 200: Response(
@@ -281,6 +299,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             f"{base}/{errors.ME}",
             "Read the logged-in member: wallet, balance, what this session may spend, and streak",
             parameters=_LOG_IN,
+            credential=_PASSWORD,
             headers=_FRESH_NONCE,
             success={
                 200: Response(
