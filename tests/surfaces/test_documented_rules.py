@@ -14,10 +14,12 @@ from urllib.parse import urlencode
 import jsonschema_rs
 import pytest
 
-from ltzd.errors import Refused, SignatureRefused, Unauthorized
+from ltzd.errors import LtzdError, Refused, SignatureRefused, Unauthorized
 from ltzd.http.app import operations
+from ltzd.http.errors import http_error_of
 from ltzd.http.event_handler.models import EventConfigQuery
 from ltzd.http.openapi.document import document
+from ltzd.http.openapi.error_causes import default_example
 from ltzd.http.openapi.operations import SIGNATURE_HEADERS, Operation
 from ltzd.http.perk_charges.models import CheckPerkStatusQuery, ListPerkHoldersQuery
 from ltzd.http.pregeneration.models import PregenerateUserBody
@@ -146,6 +148,37 @@ def test_examples_are_valid_by_their_schemas(operation: Operation) -> None:
             for name, example in content.get("examples", {}).items():
                 faults = [fault.message for fault in check.iter_errors(as_sent(example["value"]))]
                 assert not faults, name
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=label)
+def test_no_example_of_an_error_hides_another(operation: Operation) -> None:
+    for name, error in operation.error_examples.items():
+        reply = operation.errors.reply(http_error_of(error), operation.path)
+        assert operation.responses[reply.status].examples[name] == reply.body
+
+
+def faulty_fields(error: LtzdError) -> Iterator[str]:
+    if isinstance(error, InvalidParams):
+        yield from error.params
+    faults = error.details.get("missing", error.details.get("errors"))
+    for fault in faults if isinstance(faults, list) else ():
+        yield re.split("[:.]", fault)[0]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=label)
+def test_the_faults_of_examples_are_of_fields_that_the_request_has(operation: Operation) -> None:
+    described = DOCUMENT["paths"][operation.path][operation.method.lower()]
+    fields = {parameter["name"] for parameter in described["parameters"]}
+    if operation.request is not None:
+        fields |= SCHEMAS[operation.request.__name__]["properties"].keys()
+    kinds = {type(error) for error in operation.error_examples.values()}
+    defaults = [
+        default_example(kind, operation.body_limit)
+        for kind in operation.raised
+        if kind not in kinds
+    ]
+    for error in (*operation.error_examples.values(), *defaults):
+        assert set(faulty_fields(error)) <= fields, error
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=label)

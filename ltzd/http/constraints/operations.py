@@ -53,7 +53,7 @@ OPERATIONS = (
         errors=ERRORS,
         error_examples={
             **_ERROR_EXAMPLES,
-            "too many requests": keyless_limit_exceeded(PER_CLIENT.keyless_invalidations, 42),
+            "limit of the address": keyless_limit_exceeded(PER_CLIENT.keyless_invalidations, 42),
         },
         rate_window=RateWindow(
             "Requests of an address a minute, if the request has no key",

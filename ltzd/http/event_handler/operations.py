@@ -14,9 +14,16 @@ from ltzd.http.event_handler import models
 from ltzd.http.event_handler.bulk_models import MAX_EVENTS, BulkEventsBody, BulkEventsResponse
 from ltzd.http.event_handler.errors import ERRORS, error_body
 from ltzd.http.event_handler.handlers import DEBUG_TEXT, WORKER_VERSION, EventHandlers
-from ltzd.http.openapi.operations import Operation, Parameter, Response, signature_headers
+from ltzd.http.openapi.operations import (
+    Operation,
+    Parameter,
+    Response,
+    error_of,
+    signature_headers,
+)
 from ltzd.http.surface import API_PREFIX
 from ltzd.rules.brands.configuration import EventRule
+from ltzd.rules.event_handler.brand_limits import rate_limited, refuse_unmintable_reward
 from ltzd.values import Hash32, address_of, iso
 
 _BRAND = "0x" + "ab" * 20
@@ -104,6 +111,12 @@ OPERATIONS = (
             ),
         },
         errors=ERRORS,
+        error_examples={
+            "reward too large": error_of(
+                lambda: refuse_unmintable_reward(_RULES[1], 20_000, 10_000)
+            ),
+            "too many new wallets": rate_limited("new wallets an hour", 500, 1_200),
+        },
     ),
     Operation(
         EventHandlers.bulk_events,

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from ltzd.errors import LtzdError, Overloaded, ShareExceeded
+from ltzd.errors import LtzdError, Overloaded, Refused, ShareExceeded
 from ltzd.http.errors import BodyTooLarge, ErrorFormat, http_error_of
 from ltzd.http.openapi.error_causes import condition_of, default_example
 from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT
@@ -234,6 +234,15 @@ class Operation:
         return [(http_error_of(error).code.lower().replace("_", " "), error)]
 
 
+def error_of(call: Callable[[], object]) -> Refused:
+    """The error that the call raises: an example that is true as long as the code is."""
+    try:
+        call()
+    except Refused as error:
+        return error
+    raise AssertionError("the example must be refused")
+
+
 def _error_responses(
     examples: Iterable[tuple[str, LtzdError]], errors: ErrorFormat, path: str
 ) -> Mapping[int, Response]:
@@ -242,6 +251,8 @@ def _error_responses(
     headers: dict[int, dict[str, None]] = {}
     for name, error in examples:
         reply = errors.reply(http_error_of(error), path)
+        if name in bodies.get(reply.status, {}):
+            raise ValueError(f"{path}: two examples of {reply.status} have the name {name!r}")
         conditions.setdefault(reply.status, {})[condition_of(error)] = None
         bodies.setdefault(reply.status, {})[name] = reply.body
         headers.setdefault(reply.status, {}).update(dict.fromkeys(reply.headers))

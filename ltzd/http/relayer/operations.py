@@ -126,7 +126,7 @@ OPERATIONS = (
                 "userAddress is not a wallet of the token's user"
             ),
             "total gas budget spent": total_exhausted(3_600),
-            "too many requests": _TOO_MANY_REQUESTS,
+            "limit of the address": _TOO_MANY_REQUESTS,
             "too many relays": RateLimited(
                 "Too many transactions: 35 an hour for each user",
                 limit=35,
@@ -182,7 +182,7 @@ OPERATIONS = (
         error_examples={
             "foreign origin": _FOREIGN_ORIGIN,
             "unknown relay": NotFound("Relay not found"),
-            "too many requests": _TOO_MANY_REQUESTS,
+            "limit of the address": _TOO_MANY_REQUESTS,
         },
         rate_window=_WINDOW,
         credential=USER_TOKEN,

@@ -46,7 +46,7 @@ _LINK = Link(
 
 _COMMON_EXAMPLES: dict[str, LtzdError] = {
     "foreign origin": ValidationFailed("Origin not allowed"),
-    "too many requests": too_many_requests(PER_CLIENT.relayer, 42),
+    "limit of the address": too_many_requests(PER_CLIENT.relayer, 42),
 }
 _WINDOW = RateWindow("Requests of the address a minute")
 

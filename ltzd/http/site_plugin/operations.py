@@ -1,6 +1,5 @@
 """The site plugin's API as the OpenAPI document describes it. The settings fix its paths."""
 
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from uuid import UUID
@@ -10,7 +9,7 @@ from ltzd.actions.site_plugin.leaderboards import Leaderboard, LeaderboardEntry
 from ltzd.actions.site_plugin.links import LinkedWallet
 from ltzd.actions.site_plugin.members import no_email
 from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, RedeemedPerk
-from ltzd.errors import LtzdError, RateLimited, RedemptionRefused, Refused
+from ltzd.errors import LtzdError, RateLimited, RedemptionRefused
 from ltzd.http.openapi.operations import (
     AGE,
     Credential,
@@ -18,6 +17,7 @@ from ltzd.http.openapi.operations import (
     Parameter,
     Response,
     ResponseHeader,
+    error_of,
 )
 from ltzd.http.services import HttpPolicy
 from ltzd.http.site_plugin import errors
@@ -126,15 +126,6 @@ _FRESH_NONCE = (
 )
 
 
-def _error_of(call: Callable[[], object]) -> Refused:
-    """The error that the call raises."""
-    try:
-        call()
-    except Refused as error:
-        return error
-    raise AssertionError("the example must be refused")
-
-
 def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
     base, error_format = policy.site_base, SitePluginErrors(policy.site_base)
     return (
@@ -189,13 +180,13 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             errors=error_format,
             error_examples={
                 **_LOG_IN_EXAMPLES,
-                "missing perk": _error_of(lambda: RedeemBody.from_json({})),
-                "malformed perk": _error_of(lambda: RedeemBody.from_json({"perkId": "coffee"})),
-                "malformed cost": _error_of(
+                "missing perk": error_of(lambda: RedeemBody.from_json({})),
+                "malformed perk": error_of(lambda: RedeemBody.from_json({"perkId": "coffee"})),
+                "malformed cost": error_of(
                     lambda: RedeemBody.from_json({"perkId": _PERK.id, "maxCost": -1})
                 ),
-                "price is higher": _error_of(lambda: check_cost(30 * LTZ, 25 * LTZ)),
-                "more than the session may spend": _error_of(
+                "price is higher": error_of(lambda: check_cost(30 * LTZ, 25 * LTZ)),
+                "more than the session may spend": error_of(
                     lambda: pay(30 * LTZ, PotAmounts(earned=10 * LTZ), is_linked=False)
                 ),
                 "sold out": RedemptionRefused("This perk is sold out."),
@@ -222,8 +213,8 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             errors=error_format,
             error_examples={
                 **_LOG_IN_EXAMPLES,
-                "missing milestone": _error_of(lambda: ClaimMilestoneBody.from_json({})),
-                "malformed milestone": _error_of(
+                "missing milestone": error_of(lambda: ClaimMilestoneBody.from_json({})),
+                "malformed milestone": error_of(
                     lambda: ClaimMilestoneBody.from_json({"milestoneDays": 0})
                 ),
             },
@@ -250,7 +241,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             errors=error_format,
             error_examples={
                 **_LOG_IN_EXAMPLES,
-                "missing code": _error_of(lambda: LinkBody.from_json({})),
+                "missing code": error_of(lambda: LinkBody.from_json({})),
             },
             body_limit=BODY_LIMIT,
         ),
@@ -288,7 +279,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             },
             errors=error_format,
             error_examples={
-                "invalid parameters": _error_of(
+                "invalid parameters": error_of(
                     lambda: LeaderboardQuery.from_query({"metric": ["fame"], "limit": ["0"]})
                 )
             },
