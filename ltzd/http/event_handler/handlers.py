@@ -130,7 +130,8 @@ class EventHandlers:
         """Spec 2.3. An unknown brand is a 404 at this endpoint only."""
         if has_too_many_parameters(request):
             raise InvalidFields([f"query: {TOO_MANY}"])
-        brand_ids = without_control_characters(request.args.getlist("brandId", []))
+        texts = request.get_args(keep_blank_values=True).getlist("brandId", [])
+        brand_ids = without_control_characters(texts)
         query = models.EventConfigQuery.from_query(brand_ids)
         try:
             rules = self._events.configuration(address_of(query.brand_id))

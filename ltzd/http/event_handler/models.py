@@ -94,10 +94,10 @@ class EventConfigQuery(RequestModel):
     @classmethod
     def from_query(cls, brand_ids: Sequence[str]) -> Self:
         """Raises InvalidFields, also for a repeated parameter: a proxy may have read another
-        value."""
+        value. A parameter without a value counts as absent."""
         if len(brand_ids) > 1:
             raise InvalidFields(["brandId: must be given once"])
-        return cls.from_json({"brandId": brand_ids[0]} if brand_ids else {})
+        return cls.from_json({"brandId": brand_ids[0]} if any(brand_ids) else {})
 
 
 class ManualEventReward(ResponseModel):
