@@ -21,11 +21,11 @@ DESCRIPTION = (
     "in the format of its other errors: 400 if the request is malformed, 403 if the request "
     "reached a proxy over plain HTTP, 405 for another method (404 at a site's API), 408 if the "
     "request does not arrive in time, 414 if the URL is too long, 417 for an unknown Expect "
-    "header, and 431 if the headers are too large. In every request body control characters are "
-    "removed from texts, unknown fields are ignored, null in an optional field counts as absent, "
-    "an integer may be written as 5.0 if it is below 2^53, an address has letters of one case or "
-    "its EIP-55 checksum, and objects and arrays are nested at most "
-    f"{MAX_DEPTH} levels deep."
+    "header, and 431 if the headers are too large. In request bodies, but for the payment "
+    "provider's events, control characters are removed from texts, unknown fields are ignored, "
+    "null in an optional field counts as absent, an integer may be written as 5.0 if it is "
+    "below 2^53, an address has letters of one case or its EIP-55 checksum, and objects and arrays "
+    f"are nested at most {MAX_DEPTH} levels deep."
 )
 
 

@@ -110,8 +110,8 @@ SIGNATURE_HEADERS: Mapping[str, tuple[str, str]] = {
     "X-LTZ-Signature": (
         "^v1=[0-9a-f]{64}(,v1=[0-9a-f]{64}){0,3}$",
         (
-            "HMAC-SHA256 with the brand's security key of the lines v1, timestamp, nonce, method, "
-            "request target and the body's SHA-256 in hex"
+            "v1= and, in hex, the HMAC-SHA256 with the brand's security key of the lines v1, "
+            "timestamp, nonce, method, request target and the body's SHA-256 in hex"
         ),
     ),
 }

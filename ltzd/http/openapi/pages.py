@@ -99,7 +99,8 @@ def _operation(
         note = f"{schemes[name]['scheme'].title()}: {escape(schemes[name]['description'])}"
         yield _parameter("Authorization", "header", {} not in alternatives, note)
     for parameter in operation["parameters"]:
-        note = f"{_kind(parameter['schema'])} {escape(parameter.get('description', ''))}".rstrip()
+        notes = _kind(parameter["schema"]), escape(parameter.get("description", ""))
+        note = ". ".join(filter(None, notes))
         yield _parameter(parameter["name"], parameter["in"], parameter["required"], note)
     if "requestBody" in operation:
         body = operation["requestBody"]
