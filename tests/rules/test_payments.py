@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -329,6 +330,31 @@ RUBBISH: list[object] = [
 def test_a_malformed_event_is_refused(event: object) -> None:
     with pytest.raises(PaymentRefused, match=r"^The event is malformed"):
         parse_event(event)
+
+
+ANY_JSON: tuple[object, ...] = (
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    10**30,
+    "",
+    "x" * 300,
+    [],
+    [1],
+    {},
+    {"id": 1},
+)
+
+
+@pytest.mark.parametrize("value", ANY_JSON, ids=str)
+def test_any_value_in_an_event_is_understood_or_refused(value: object) -> None:
+    for event in (a_session_event("cs_1"), a_refund("pi_1"), a_dispute("pi_1")):
+        about: dict[str, object] = event["data"]["object"]
+        for name in {*about, "status", "payment_status", "reason"}:
+            with suppress(PaymentRefused):
+                parse_event(event | {"data": {"object": about | {name: value}}})
 
 
 # --- reversals ----------------------------------------------------------------------------------

@@ -178,6 +178,10 @@ async def test_the_page_shows_every_path_and_loads_nothing(surface: RunningSurfa
     assert "claim limit reached" in page
     assert "X-RateLimit-Remaining" in page
     assert "CLAIM_LIMIT_REACHED" in page
+    assert "Bearer: An access or identity token" in page
+    assert "in the header, optional: Bearer: A brand&#x27;s API key" in page
+    assert "in the query, optional: integer minimum 1 maximum 100" in page
+    assert "integer minimum 50 maximum 99999999" in page, "an amount in cents"
     without_examples = re.sub(r"<pre>[^<]*</pre>", "", page)
     assert not re.search(r"<script|<link|src=|https?://|@import|url\(", without_examples)
     assert re.findall(r'href="([^#"]+)"', page) == ["/docs/openapi.json"]

@@ -554,6 +554,7 @@ async def test_a_query_must_say_what_is_asked(
         ),
         ("collectionId=7&collectionId=8&tokenId=1", "collectionId: must be given once"),
         ("collectionId=7&tokenId=1&tokenId=1", "tokenId: must be given once"),
+        ("collectionId=7&tokenId=1&tokenId=", "tokenId: must be given once"),
     ],
 )
 async def test_a_bad_query_is_named_with_its_rule(
@@ -691,7 +692,7 @@ async def test_a_limit_out_of_its_bounds_is_refused(surface: RunningSurfaces, li
 async def test_all_faults_of_a_query_are_told_at_once(surface: RunningSurfaces) -> None:
     answer = await get(surface, f"{HOLDERS}?collectionId=0&limit=0&cursor=x")
     assert answer.faults == [f"{COLLECTION_RULE}, in decimal digits", LIMIT_RULE, CURSOR_RULE]
-    answer = await get(surface, f"{OF_COLLECTION}&limit=1&limit=2&cursor=x&cursor=y&z=1&z=2")
+    answer = await get(surface, f"{OF_COLLECTION}&limit=1&limit=2&cursor=x&cursor=&z=1&z=2")
     assert answer.faults == ["limit: must be given once", "cursor: must be given once"]
 
 

@@ -33,7 +33,9 @@ class InvalidateCacheBody(RequestModel):
 
     model_config = ConfigDict(alias_generator=None)
 
-    api_url: str = Field(description="The constraint's URL as configured, placeholders included")
+    api_url: str = Field(
+        min_length=1, description="The constraint's URL as configured, placeholders included"
+    )
     user_address: AddressText | None = None
     collection_id: CollectionId | None = None
 

@@ -1,5 +1,7 @@
 """The invalidation endpoints as the OpenAPI document describes them."""
 
+from dataclasses import replace
+
 from ltzd.errors import InvalidFields, LtzdError, MissingFields, Unauthorized
 from ltzd.http.constraints.errors import ERRORS
 from ltzd.http.constraints.handlers import (
@@ -9,7 +11,7 @@ from ltzd.http.constraints.handlers import (
     keyless_limit_exceeded,
 )
 from ltzd.http.constraints.models import InvalidateCacheBody, InvalidateCacheResponse
-from ltzd.http.openapi.operations import Operation, Parameter, RateWindow, Response
+from ltzd.http.openapi.operations import Credential, Operation, RateWindow, Response
 from ltzd.http.requests.rate_limits import PER_CLIENT
 
 _REQUEST = {
@@ -34,8 +36,7 @@ _ERROR_EXAMPLES: dict[str, LtzdError] = {
 }
 
 
-def _authorization(*, required: bool) -> Parameter:
-    return Parameter("Authorization", "header", {"type": "string"}, required)
+_API_KEY = Credential("brandApiKey", "bearer", "A brand's API key")
 
 
 OPERATIONS = (
@@ -47,12 +48,12 @@ OPERATIONS = (
         "Bearer) only those of the brand's own constraints",
         request=InvalidateCacheBody,
         request_examples={"one user": _REQUEST, "every user": {"api_url": _REQUEST["api_url"]}},
-        parameters=(_authorization(required=False),),
+        credential=replace(_API_KEY, required=False),
         success=_SUCCESS,
         errors=ERRORS,
         error_examples={
             **_ERROR_EXAMPLES,
-            "too many requests": keyless_limit_exceeded(PER_CLIENT.keyless_invalidations, 42),
+            "limit of the address": keyless_limit_exceeded(PER_CLIENT.keyless_invalidations, 42),
         },
         rate_window=RateWindow(
             "Requests of an address a minute, if the request has no key",
@@ -66,7 +67,7 @@ OPERATIONS = (
         "Invalidate cached results of a brand's own constraints; the brand's API key is required",
         request=InvalidateCacheBody,
         request_examples={"one user": _REQUEST},
-        parameters=(_authorization(required=True),),
+        credential=_API_KEY,
         success=_SUCCESS,
         errors=ERRORS,
         error_examples=_ERROR_EXAMPLES,

@@ -115,7 +115,7 @@ OPERATIONS = (
             "public suffix": InvalidFields(
                 ["domain: must be a name below a public suffix, such as shop.example"]
             ),
-            "too many requests": address_limit_exceeded(PER_CLIENT.domain_verifications, 42),
+            "limit of the address": address_limit_exceeded(PER_CLIENT.domain_verifications, 42),
         },
         rate_window=RateWindow("Requests of an address a minute"),
     ),

@@ -51,6 +51,7 @@ from ltzd.http.services import Health, Services
 from ltzd.http.surface import API_PREFIX, READ_METHODS, Surface
 from ltzd.values import address_of, iso
 
+DEBUG_TEXT = "ltzd event handler"
 WORKER_VERSION = "v2.0.0"
 """Spec 9 shows v2.0.0 and 1.0.0; the REST reference of /debug is labelled v2.0."""
 
@@ -129,7 +130,8 @@ class EventHandlers:
         """Spec 2.3. An unknown brand is a 404 at this endpoint only."""
         if has_too_many_parameters(request):
             raise InvalidFields([f"query: {TOO_MANY}"])
-        brand_ids = without_control_characters(request.args.getlist("brandId", []))
+        texts = request.get_args(keep_blank_values=True).getlist("brandId", [])
+        brand_ids = without_control_characters(texts)
         query = models.EventConfigQuery.from_query(brand_ids)
         try:
             rules = self._events.configuration(address_of(query.brand_id))
@@ -152,7 +154,7 @@ class EventHandlers:
 
     async def debug(self, request: Request) -> Reply:
         response = models.DebugResponse(
-            debug="ltzd event handler",
+            debug=DEBUG_TEXT,
             hostname=_header_text(request.headers.getone("host", "")),
             path=request.path,
             method=request.method,

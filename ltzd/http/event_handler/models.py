@@ -19,6 +19,7 @@ from ltzd.http.requests.fields import (
     UserIdentifier,
 )
 from ltzd.rules.brands.configuration import CATALOGUES, EventRule
+from ltzd.rules.event_handler.claims import MAX_PURCHASE_DOLLARS
 from ltzd.rules.request_signatures import SignedRequest
 from ltzd.values import address_of, checksummed, hex_of, iso
 
@@ -31,10 +32,26 @@ class Caller(NamedTuple):
     signed: SignedRequest | None
 
 
-class EventMetadata(RequestModel):
-    """Free-form event data. Some event types use further keys."""
+def _describe_further_keys(schema: dict[str, Any]) -> None:
+    """Adds the keys that no rule checks in every event: in some they may hold anything."""
+    schema["properties"] |= {
+        "amount": {
+            "description": "Required for `purchase`: dollars, a number or decimal text above 0 and "
+            f"at most {MAX_PURCHASE_DOLLARS}"
+        },
+        "source": {
+            "description": "One of the brand's bypass sources: the event skips the cooldown and "
+            "the maximum of claims per user"
+        },
+    }
 
-    model_config = ConfigDict(alias_generator=None, extra="allow")
+
+class EventMetadata(RequestModel):
+    """Free-form event data. The rules of events read `amount` and `source` from it too."""
+
+    model_config = ConfigDict(
+        alias_generator=None, extra="allow", json_schema_extra=_describe_further_keys
+    )
 
     channel_id: str | None = Field(None, description="Channel id or name")
     skip_cooldown: bool | None = Field(None, description="Skip the cooldown check")
@@ -77,10 +94,10 @@ class EventConfigQuery(RequestModel):
     @classmethod
     def from_query(cls, brand_ids: Sequence[str]) -> Self:
         """Raises InvalidFields, also for a repeated parameter: a proxy may have read another
-        value."""
+        value. A parameter without a value counts as absent."""
         if len(brand_ids) > 1:
             raise InvalidFields(["brandId: must be given once"])
-        return cls.from_json({"brandId": brand_ids[0]} if brand_ids else {})
+        return cls.from_json({"brandId": brand_ids[0]} if any(brand_ids) else {})
 
 
 class ManualEventReward(ResponseModel):

@@ -7,7 +7,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from ltzd import __version__
-from ltzd.http.openapi.operations import Examples, Operation, Parameter, Response
+from ltzd.http.openapi.operations import Credential, Examples, Operation, Parameter, Response
+from ltzd.http.requests.json_body import MAX_DEPTH
 from ltzd.http.surface import API_PREFIX
 
 API_VERSION = "2.0"
@@ -20,17 +21,12 @@ DESCRIPTION = (
     "in the format of its other errors: 400 if the request is malformed, 403 if the request "
     "reached a proxy over plain HTTP, 405 for another method (404 at a site's API), 408 if the "
     "request does not arrive in time, 414 if the URL is too long, 417 for an unknown Expect "
-    "header, and 431 if the headers are too large."
+    "header, and 431 if the headers are too large. In request bodies, but for the payment "
+    "provider's events, control characters are removed from texts, unknown fields are ignored, "
+    "null in an optional field counts as absent, an integer may be written as 5.0 if it is "
+    "below 2^53, an address has letters of one case or its EIP-55 checksum, and objects and arrays "
+    f"are nested at most {MAX_DEPTH} levels deep."
 )
-
-SECURITY_SCHEMES = {
-    "bearer": {
-        "type": "http",
-        "scheme": "bearer",
-        "bearerFormat": "JWT",
-        "description": "An access or identity token of the identity provider",
-    }
-}
 
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
@@ -45,7 +41,10 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
             "description": DESCRIPTION,
         },
         "paths": paths,
-        "components": {"schemas": _schemas(operations), "securitySchemes": SECURITY_SCHEMES},
+        "components": {
+            "schemas": _schemas(operations),
+            "securitySchemes": _security_schemes(operations),
+        },
     }
 
 
@@ -58,12 +57,30 @@ def _operation(operation: Operation) -> dict[str, Any]:
             str(status): _response(response) for status, response in operation.responses.items()
         },
     }
-    if operation.needs_token:
-        described["security"] = [{name: []} for name in SECURITY_SCHEMES]
+    if operation.credential is not None:
+        described["security"] = _security(operation.credential)
     if operation.request is not None:
         content = _content(operation.request, operation.request_examples)
         described["requestBody"] = {"required": True, "content": content}
     return described
+
+
+def _security(credential: Credential) -> list[dict[str, list[str]]]:
+    """The alternatives: an empty one is a request without the credential."""
+    needed: dict[str, list[str]] = {credential.name: []}
+    return [needed] if credential.required else [{}, needed]
+
+
+def _security_schemes(operations: Iterable[Operation]) -> dict[str, Any]:
+    return {
+        credential.name: {
+            "type": "http",
+            "scheme": credential.scheme,
+            "description": credential.description,
+        }
+        for operation in operations
+        if (credential := operation.credential) is not None
+    }
 
 
 def _response(response: Response) -> dict[str, Any]:
@@ -86,12 +103,15 @@ def _operation_id(operation: Operation) -> str:
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
-    return {
+    described: dict[str, Any] = {
         "name": parameter.name,
         "in": parameter.place,
         "required": parameter.required,
         "schema": dict(parameter.schema),
     }
+    if parameter.description:
+        described["description"] = parameter.description
+    return described
 
 
 def _content(model: type[BaseModel], examples: Examples) -> dict[str, Any]:

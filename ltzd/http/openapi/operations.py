@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from ltzd.errors import LtzdError, Overloaded, ShareExceeded
+from ltzd.errors import LtzdError, Overloaded, Refused, ShareExceeded
 from ltzd.http.errors import BodyTooLarge, ErrorFormat, http_error_of
 from ltzd.http.openapi.error_causes import condition_of, default_example
 from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT
+from ltzd.rules.request_signatures import VALID_SECONDS
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Examples = Mapping[str, Mapping[str, object]]
@@ -49,6 +50,20 @@ class Parameter:
     name: str
     place: str
     schema: Mapping[str, object]
+    required: bool = True
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A form of the Authorization header: a security scheme of the document, with this name.
+
+    OpenAPI ignores a parameter of the name Authorization.
+    """
+
+    name: str
+    scheme: str
+    description: str
     required: bool = True
 
 
@@ -84,12 +99,45 @@ class Response:
 INTEGER: Mapping[str, object] = {"type": "integer"}
 TEXT: Mapping[str, object] = {"type": "string"}
 
-SIGNATURE_HEADERS = ("X-LTZ-Brand-Id", "X-LTZ-Timestamp", "X-LTZ-Nonce", "X-LTZ-Signature")
+USER_TOKEN = Credential(
+    "bearer", "bearer", "An access or identity token (JWT) of the identity provider"
+)
+
+SIGNATURE_HEADERS: Mapping[str, tuple[str, str]] = {
+    "X-LTZ-Brand-Id": ("^0x[0-9A-Fa-f]{40}$", "The brand that signs the request (LTZ-HMAC v1)"),
+    "X-LTZ-Timestamp": ("^[0-9]{1,12}$", f"Unix seconds, at most {VALID_SECONDS} off"),
+    "X-LTZ-Nonce": ("^[A-Za-z0-9_-]{16,64}$", "Valid for one request"),
+    "X-LTZ-Signature": (
+        "^v1=[0-9a-f]{64}(,v1=[0-9a-f]{64}){0,3}$",
+        (
+            "v1= and, in hex, the HMAC-SHA256 with the brand's security key of the lines v1, "
+            "timestamp, nonce, method, request target and the body's SHA-256 in hex"
+        ),
+    ),
+}
+"""By name: the header's pattern and description."""
+
+
+def signature_headers(*, required: bool, are_always_read: bool = True) -> tuple[Parameter, ...]:
+    """The headers of LTZ-HMAC. They have no pattern where some requests may hold any text."""
+    return tuple(
+        Parameter(
+            name,
+            "header",
+            {"type": "string", "pattern": pattern} if are_always_read else TEXT,
+            required,
+            description,
+        )
+        for name, (pattern, description) in SIGNATURE_HEADERS.items()
+    )
+
+
 IDEMPOTENCY_KEY = Parameter(
     "Idempotency-Key",
     "header",
     {"type": "string", "minLength": 1, "maxLength": 255},
     required=False,
+    description="Printable characters",
 )
 
 ERROR_HEADERS: Mapping[str, ResponseHeader] = {
@@ -129,7 +177,7 @@ class Operation:
     """One endpoint. Its error responses follow from what `handler` declares.
 
     `errors` is the surface's format. `error_examples` replace the default example of the classes
-    they belong to. `headers` are those of every response. `needs_token` asks for a bearer token.
+    they belong to. `headers` are those of every response.
     """
 
     handler: Callable[..., Any]
@@ -145,7 +193,7 @@ class Operation:
     parameters: tuple[Parameter, ...] = ()
     headers: tuple[ResponseHeader, ...] = ()
     rate_window: RateWindow = NO_WINDOW
-    needs_token: bool = False
+    credential: Credential | None = None
     may_be_busy: bool = True
     """Whether a busy process refuses requests to the endpoint."""
 
@@ -186,6 +234,15 @@ class Operation:
         return [(http_error_of(error).code.lower().replace("_", " "), error)]
 
 
+def error_of(call: Callable[[], object]) -> Refused:
+    """The error that the call raises: an example that is true as long as the code is."""
+    try:
+        call()
+    except Refused as error:
+        return error
+    raise AssertionError("the example must be refused")
+
+
 def _error_responses(
     examples: Iterable[tuple[str, LtzdError]], errors: ErrorFormat, path: str
 ) -> Mapping[int, Response]:
@@ -194,6 +251,8 @@ def _error_responses(
     headers: dict[int, dict[str, None]] = {}
     for name, error in examples:
         reply = errors.reply(http_error_of(error), path)
+        if name in bodies.get(reply.status, {}):
+            raise ValueError(f"{path}: two examples of {reply.status} have the name {name!r}")
         conditions.setdefault(reply.status, {})[condition_of(error)] = None
         bodies.setdefault(reply.status, {})[name] = reply.body
         headers.setdefault(reply.status, {}).update(dict.fromkeys(reply.headers))

@@ -3,6 +3,7 @@
 The page has no scripts and loads nothing.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from functools import cache
 from html import escape
@@ -25,6 +26,9 @@ PAGE_HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
 }
+
+LIMITS = ("pattern", "minLength", "maxLength", "minimum", "maximum")
+"""The keywords of a schema that the page shows."""
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
@@ -67,7 +71,8 @@ def surface(operations: Sequence[Operation]) -> Surface:
 
 def page(described: dict[str, Any]) -> str:
     """The document as HTML."""
-    schemas = described["components"]["schemas"]
+    components = described["components"]
+    schemas, schemes = components["schemas"], components["securitySchemes"]
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         '<meta name=viewport content="width=device-width,initial-scale=1">',
@@ -77,21 +82,26 @@ def page(described: dict[str, Any]) -> str:
     ]
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
-            parts += _operation(path, method, operation)
+            parts += _operation(path, method, operation, schemes)
     parts.append("<h2>Schemas</h2>")
     for name, schema in schemas.items():
         parts += _schema(name, schema)
     return "".join(parts)
 
 
-def _operation(path: str, method: str, operation: dict[str, Any]) -> Iterator[str]:
+def _operation(
+    path: str, method: str, operation: dict[str, Any], schemes: dict[str, Any]
+) -> Iterator[str]:
     yield f"<h2><span class=m>{method.upper()}</span><code>{escape(path)}</code></h2>"
     yield f"<p>{escape(operation['summary'])}</p><table>"
-    if "security" in operation:
-        yield "<tr><th><code>Authorization</code>"
-        yield "<td>in the header: Bearer and an access or identity token</tr>"
+    alternatives = operation.get("security", [])
+    for name in itertools.chain(*alternatives):
+        note = f"{schemes[name]['scheme'].title()}: {escape(schemes[name]['description'])}"
+        yield _parameter("Authorization", "header", {} not in alternatives, note)
     for parameter in operation["parameters"]:
-        yield f"<tr><th><code>{parameter['name']}</code><td>in the {parameter['in']}</tr>"
+        notes = _kind(parameter["schema"]), escape(parameter.get("description", ""))
+        note = ". ".join(filter(None, notes))
+        yield _parameter(parameter["name"], parameter["in"], parameter["required"], note)
     if "requestBody" in operation:
         body = operation["requestBody"]
         yield f"<tr><th>body<td>{_kind(_content(body)['schema'])}{_examples(body)}</tr>"
@@ -103,6 +113,11 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> Iterator[st
         kind = _kind(_content(response)["schema"])
         yield f": {kind}{_headers(response)}{_examples(response)}</tr>"
     yield "</table>"
+
+
+def _parameter(name: str, place: str, is_required: bool, note: str) -> str:
+    presence = "" if is_required else ", optional"
+    return f"<tr><th><code>{name}</code><td>in the {place}{presence}: {note}</tr>"
 
 
 def _content(holder: dict[str, Any]) -> dict[str, Any]:
@@ -149,5 +164,5 @@ def _kind(schema: dict[str, Any]) -> str:
         return ", ".join(escape(repr(value)) for value in schema.get("enum", [schema.get("const")]))
     if schema.get("type") == "array":
         return f"array of {_kind(schema.get('items', {}))}"
-    limits = [f"{key} {schema[key]}" for key in ("pattern", "maxLength") if key in schema]
+    limits = [f"{key} {schema[key]}" for key in LIMITS if key in schema]
     return escape(" ".join([str(schema.get("format", schema.get("type", "any"))), *limits]))

@@ -61,7 +61,8 @@ class CreateCheckoutBody(RequestModel):
         description="The LTZ go to this user's wallet, which is created if there is none"
     )
     success_url: SourceUrl = Field(
-        description="{CHECKOUT_SESSION_ID} in it becomes the session's id"
+        description="With a host and without a user name. {CHECKOUT_SESSION_ID} in it becomes the "
+        "session's id"
     )
     cancel_url: SourceUrl
 

@@ -120,9 +120,15 @@ _TEXT_OR_INTEGER = [
 ]
 
 CollectionId = Annotated[
-    Integer, AfterValidator(_collection_id), WithJsonSchema({"type": "integer", "minimum": 1})
+    Integer,
+    AfterValidator(_collection_id),
+    WithJsonSchema({"type": "integer", "minimum": 1, "description": "Below 2^256"}),
 ]
-TokenId = Annotated[int, BeforeValidator(_token_id), WithJsonSchema({"anyOf": _TEXT_OR_INTEGER})]
+TokenId = Annotated[
+    int,
+    BeforeValidator(_token_id),
+    WithJsonSchema({"anyOf": _TEXT_OR_INTEGER, "description": "Below 2^256"}),
+]
 Amount = Annotated[
     Integer,
     AfterValidator(_amount),
@@ -155,7 +161,7 @@ class RedeemPerkBody(RequestModel):
         None, description="Free text of the brand's, such as a receipt number"
     )
     idempotency_key: IdempotencyKey | None = Field(
-        None, description="Requests with the same key redeem once"
+        None, description="Printable characters. Requests with the same key redeem once"
     )
 
     @classmethod
@@ -204,7 +210,7 @@ class CheckPerkStatusQuery(RequestModel):
         if plain is not None:
             # The usual form needs no further validation, which takes most of the time.
             return TokenQuery(int(plain[1]), int(plain[2]))
-        query = _validated(cls, _single_values(parse_qs(text), *REQUIRED), REQUIRED)
+        query = _validated(cls, _single_values(text, *REQUIRED), REQUIRED)
         return TokenQuery(query.collection_id, query.token_id)
 
 
@@ -219,20 +225,24 @@ class ListPerkHoldersQuery(RequestModel):
     @lru_cache(_CACHED_QUERIES)
     def from_text(cls, text: str) -> Self:
         """Raises MissingFields and InvalidFields."""
-        values = _single_values(parse_qs(text), "collectionId", "limit", "cursor")
+        values = _single_values(text, "collectionId", "limit", "cursor")
         query = _validated(cls, values, REQUIRED[:1])
         if query.cursor and query.cursor >> SERIAL_BITS != query.collection_id:
             raise InvalidFields(["cursor: must be the nextCursor of this collection's list"])
         return query
 
 
-def _single_values(query: Mapping[str, Sequence[str]], *names: str) -> dict[str, str]:
-    """Raises InvalidFields for a repeated parameter: a proxy may have read another value."""
+def _single_values(text: str, *names: str) -> dict[str, str]:
+    """The parameters with these names. One without a value counts as absent.
+
+    Raises InvalidFields for a repeated parameter: a proxy may have read another value.
+    """
+    query = parse_qs(text, keep_blank_values=True)
     values = {name: query[name] for name in names if name in query}
     repeated = [name for name, texts in values.items() if len(texts) > 1]
     if repeated:
         raise InvalidFields([f"{name}: must be given once" for name in repeated])
-    return {name: texts[0] for name, texts in values.items()}
+    return {name: texts[0] for name, texts in values.items() if texts[0]}
 
 
 def _validated(model: type[M], fields: Mapping[str, Any], required: Sequence[str]) -> M:

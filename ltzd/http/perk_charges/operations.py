@@ -15,11 +15,11 @@ from ltzd.errors import (
 )
 from ltzd.http.openapi.operations import (
     AGE,
-    SIGNATURE_HEADERS,
     Operation,
     Parameter,
     RateWindow,
     Response,
+    signature_headers,
 )
 from ltzd.http.perk_charges.handlers import (
     BODY_LIMIT,
@@ -97,21 +97,22 @@ _READ_EXAMPLES: dict[str, LtzdError] = {
     "too many unsigned requests": too_many_requests(PER_CLIENT.relayer, 42),
 }
 
-_SIGNATURE_PATTERNS = (
-    "^0x[0-9A-Fa-f]{40}$",
-    "^[0-9]{1,12}$",
-    "^[A-Za-z0-9_-]{16,64}$",
-    "^v1=[0-9a-f]{64}(,v1=[0-9a-f]{64}){0,3}$",
-)
-_SIGNATURE = tuple(
-    Parameter(name, "header", {"type": "string", "pattern": pattern})
-    for name, pattern in zip(SIGNATURE_HEADERS, _SIGNATURE_PATTERNS, strict=True)
-)
+_SIGNATURE = signature_headers(required=True)
 _WINDOW = RateWindow(
     "Requests of an address a minute without a correct signature", frozenset({401, 413, 429})
 )
-_COLLECTION_ID = Parameter("collectionId", "query", {"type": "string", "pattern": "^[0-9]{1,78}$"})
-_TOKEN_ID = Parameter("tokenId", "query", {"type": "string", "pattern": "^[0-9]{1,78}$"})
+_COLLECTION_ID = Parameter(
+    "collectionId",
+    "query",
+    {"type": "string", "pattern": "^0*[1-9][0-9]*$", "maxLength": 78},
+    description="Below 2^256",
+)
+_TOKEN_ID = Parameter(
+    "tokenId",
+    "query",
+    {"type": "string", "pattern": "^[0-9]{1,78}$"},
+    description="Below 2^256",
+)
 _LIMIT = Parameter(
     "limit",
     "query",
@@ -119,7 +120,11 @@ _LIMIT = Parameter(
     required=False,
 )
 _CURSOR = Parameter(
-    "cursor", "query", {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,44}$"}, required=False
+    "cursor",
+    "query",
+    {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,44}$"},
+    required=False,
+    description="The nextCursor of the page before",
 )
 
 OPERATIONS = (

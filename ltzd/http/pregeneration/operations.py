@@ -3,11 +3,10 @@
 from ltzd.actions.pregeneration import PER_DAY, PER_MINUTE, invalid_credentials, too_many
 from ltzd.errors import AccountLookupUnavailable, IdentityUnavailable, InvalidFields, MissingFields
 from ltzd.http.openapi.operations import (
-    SIGNATURE_HEADERS,
     Operation,
-    Parameter,
     RateWindow,
     Response,
+    signature_headers,
 )
 from ltzd.http.pregeneration.errors import ERRORS, ProviderUnknown
 from ltzd.http.pregeneration.handlers import PATH, PregenerationHandlers
@@ -53,10 +52,8 @@ OPERATIONS = (
         PATH,
         "Get or create the wallet of an OAuth account before its owner logs in",
         request=PregenerateUserBody,
-        parameters=tuple(
-            Parameter(name, "header", {"type": "string"}, required=False)
-            for name in SIGNATURE_HEADERS  # a signed request counts towards limits of its own
-        ),
+        # A signed request counts towards limits of its own.
+        parameters=signature_headers(required=False),
         request_examples={"a Discord account": _BODY, "a Google account": _GOOGLE_BODY},
         success={
             200: Response(

@@ -15,7 +15,7 @@ from ltzd.http.requests.fields import (
     HexData,
     HexWord,
     IdempotencyKey,
-    Integer,
+    Natural,
     RecoveryId,
     Uint256,
     Uint256Text,
@@ -36,8 +36,8 @@ class RelayPermit(RequestModel):
 
     owner: AddressText
     spender: AddressText
-    value: Uint256Text = Field(description="In LTZ's smallest unit")
-    deadline: Uint256 = Field(description="Unix seconds")
+    value: Uint256Text = Field(description="In LTZ's smallest unit; below 2^256")
+    deadline: Uint256 = Field(description="Unix seconds; below 2^256")
     v: RecoveryId
     r: HexWord
     s: HexWord
@@ -66,7 +66,9 @@ class RelayMetadata(RequestModel):
     action: Label | None = None
     perk_id: Label | None = None
     idempotency_key: IdempotencyKey | None = Field(
-        None, description="For browsers, which may not send the Idempotency-Key header"
+        None,
+        description="Printable characters. For browsers, which may not send the Idempotency-Key "
+        "header",
     )
     permit: RelayPermit | None = None
 
@@ -78,7 +80,7 @@ class RelayBody(RequestModel):
     data: HexData = Field(description="The encoded call")
     user_address: AddressText = Field(description="A wallet of the token's user")
     value: Uint256Text | None = Field(None, description="In wei; only 0, the default, is allowed")
-    gas_limit: Annotated[Integer, Field(ge=0)] | None = Field(
+    gas_limit: Natural | None = Field(
         None,
         description="Default: estimated. At most 1,000,000; at least the intrinsic cost of the "
         "data, 21,000 and 10 for each zero byte and 40 for each other byte",

@@ -14,6 +14,7 @@ from ltzd.errors import (
 )
 from ltzd.http.openapi.operations import (
     IDEMPOTENCY_KEY,
+    USER_TOKEN,
     Examples,
     Operation,
     Parameter,
@@ -125,7 +126,7 @@ OPERATIONS = (
                 "userAddress is not a wallet of the token's user"
             ),
             "total gas budget spent": total_exhausted(3_600),
-            "too many requests": _TOO_MANY_REQUESTS,
+            "limit of the address": _TOO_MANY_REQUESTS,
             "too many relays": RateLimited(
                 "Too many transactions: 35 an hour for each user",
                 limit=35,
@@ -150,7 +151,7 @@ OPERATIONS = (
         },
         body_limit=BODY_LIMIT,
         rate_window=_WINDOW,
-        needs_token=True,
+        credential=USER_TOKEN,
     ),
     Operation(
         RelayHandlers.status,
@@ -181,9 +182,9 @@ OPERATIONS = (
         error_examples={
             "foreign origin": _FOREIGN_ORIGIN,
             "unknown relay": NotFound("Relay not found"),
-            "too many requests": _TOO_MANY_REQUESTS,
+            "limit of the address": _TOO_MANY_REQUESTS,
         },
         rate_window=_WINDOW,
-        needs_token=True,
+        credential=USER_TOKEN,
     ),
 )

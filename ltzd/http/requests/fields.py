@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import email_validator
-from pydantic import AfterValidator, BeforeValidator, ValidationError, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from ltzd.errors import InvalidFields
-from ltzd.rules.domains.names import normal_domain, url_host
+from ltzd.rules.domains.names import MAX_LENGTH, MAX_URL_LENGTH, normal_domain, url_host
 from ltzd.values import address_of, checksummed
 
 email_validator.SPECIAL_USE_DOMAIN_NAMES.clear()
@@ -178,17 +178,37 @@ def _whole(check: Callable[[int], int], **schema: object) -> Any:
 
 
 Integer = Annotated[int, BeforeValidator(whole_number)]
-"""The type of every integer in a request body."""
+"""The type of an integer in a request body."""
+
+# Bounds stand before the validator: the document would not tell those behind it.
+Natural = Annotated[int, Field(ge=0), BeforeValidator(whole_number)]
+Positive = Annotated[int, Field(ge=1), BeforeValidator(whole_number)]
 
 BrandId = _text(brand_id, pattern="^0x[0-9a-f]{40}$", examples=["0x" + "ab" * 20])
 EventType = _text(event_type, pattern="^[A-Za-z0-9_]{1,50}$", examples=["account_creation"])
 Email = _text(email, format="email", maxLength=254)
-Domain = _text(domain, maxLength=253, examples=["shop.example"])
-SourceUrl = _text(source_url, format="uri", maxLength=2048)
-UserIdentifier = _text(user_identifier, description="An e-mail address or an Ethereum address")
+Domain = _text(
+    domain,
+    pattern=r"^[^\s/\\?#@:*]+$",
+    maxLength=MAX_LENGTH,
+    description="A name without scheme, port, path and wildcard; no IP address",
+    examples=["shop.example"],
+)
+SourceUrl = _text(
+    source_url,
+    # No `format`: `uri` forbids letters beyond ASCII and the braces of a placeholder.
+    pattern=r"^[Hh][Tt][Tt][Pp][Ss]?://[^\s\\]+$",
+    maxLength=MAX_URL_LENGTH,
+    description="With a host and without a user name",
+)
+UserIdentifier = _text(
+    user_identifier, maxLength=254, description="An e-mail address or an Ethereum address"
+)
 AddressText = _text(address, pattern="^0x[0-9A-Fa-f]{40}$")
 HexData = _text(hex_data, pattern="^0x([0-9A-Fa-f]{2})*$", maxLength=2 + 2 * MAX_DATA_BYTES)
-Uint256Text = _text(uint256_text, pattern="^(0x[0-9A-Fa-f]{1,64}|[0-9]{1,78})$")
+Uint256Text = _text(
+    uint256_text, pattern="^(0x[0-9A-Fa-f]{1,64}|[0-9]{1,78})$", description="Below 2^256"
+)
 HexWord = _text(hex_word, pattern="^0x[0-9A-Fa-f]{1,64}$")
 IdempotencyKey = _text(idempotency_key, minLength=1, maxLength=255)
 Uint256 = _whole(uint256, minimum=0)

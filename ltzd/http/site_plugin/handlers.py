@@ -6,7 +6,6 @@ in this order: the Host, the log-in, the body or query, and then the checks of t
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 from sanic import Blueprint
@@ -98,7 +97,8 @@ def surface(site: SiteServices, limits: RateLimits, rest_prefix: str, base: str)
     """`base`, the path of the API, is below `rest_prefix`, the path of the site's REST API."""
     handlers = SitePluginHandlers(site, limits)
     blueprint = Blueprint("site_plugin", url_prefix=base)
-    # ignore_body: `read_body` reads the body, under this surface's own limit.
+    # ignore_body: `read_body` reads the body, under this surface's own limit, where it has a
+    # meaning. Elsewhere it is discarded after the answer.
     for endpoint, handler in (
         (errors.CHECK_IN, handlers.check_in),
         (errors.REDEEM, handlers.redeem),
@@ -124,8 +124,6 @@ class SitePluginHandlers:
 
     @raises(*LOG_IN_ERRORS, CheckInRefused)
     async def check_in(self, request: Request) -> Reply:
-        with suppress(BodyTooLarge):  # the body has no meaning here
-            await read_body(request, BODY_LIMIT)
         member = await self._member(request)
         return site_reply(CheckInResponse.body(await self._check_ins.check_in(member)))
 
@@ -158,8 +156,6 @@ class SitePluginHandlers:
     @raises(*LOG_IN_ERRORS)
     async def unlink(self, request: Request) -> Reply:
         """Succeeds also if the member has no link."""
-        with suppress(BodyTooLarge):  # the body has no meaning here
-            await read_body(request, BODY_LIMIT)
         await self._links.end(await self._member(request))
         return site_reply(UnlinkResponse.body())
 

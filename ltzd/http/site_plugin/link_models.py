@@ -1,27 +1,27 @@
 """The requests and responses of /site-links."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from ltzd.actions.site_plugin.links import LinkCode
 from ltzd.errors import MissingFields
 from ltzd.http.models import RequestModel, ResponseModel
-from ltzd.http.requests.fields import Domain, Integer
+from ltzd.http.requests.fields import Domain, whole_number
 from ltzd.rules.site_plugin.links import CODE_LENGTH, DEFAULT_ALLOWANCE, MOST_ALLOWANCE
 from ltzd.store.site_plugin.links import Link
 from ltzd.values import checksummed, iso
+
+Allowance = Annotated[int, Field(ge=0, le=MOST_ALLOWANCE), BeforeValidator(whole_number)]
 
 
 class CreateSiteLinkBody(RequestModel):
     """The site whose member the code is for, and what the member may spend there."""
 
     host: Domain = Field(description="Host of a brand's site, where the member enters the code")
-    daily_allowance: Integer | None = Field(
+    daily_allowance: Allowance | None = Field(
         None,
-        ge=0,
-        le=MOST_ALLOWANCE,
         description=f"Whole LTZ a day, in UTC; default {DEFAULT_ALLOWANCE}",
     )
 

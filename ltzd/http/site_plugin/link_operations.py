@@ -11,7 +11,13 @@ from ltzd.errors import (
     RateLimited,
     ValidationFailed,
 )
-from ltzd.http.openapi.operations import Operation, Parameter, RateWindow, Response
+from ltzd.http.openapi.operations import (
+    USER_TOKEN,
+    Operation,
+    Parameter,
+    RateWindow,
+    Response,
+)
 from ltzd.http.relayer.address_limit import too_many_requests
 from ltzd.http.relayer.errors import ERRORS
 from ltzd.http.requests.rate_limits import PER_CLIENT
@@ -40,7 +46,7 @@ _LINK = Link(
 
 _COMMON_EXAMPLES: dict[str, LtzdError] = {
     "foreign origin": ValidationFailed("Origin not allowed"),
-    "too many requests": too_many_requests(PER_CLIENT.relayer, 42),
+    "limit of the address": too_many_requests(PER_CLIENT.relayer, 42),
 }
 _WINDOW = RateWindow("Requests of the address a minute")
 
@@ -75,7 +81,7 @@ OPERATIONS = (
         },
         body_limit=BODY_LIMIT,
         rate_window=_WINDOW,
-        needs_token=True,
+        credential=USER_TOKEN,
     ),
     Operation(
         SiteLinkHandlers.links,
@@ -92,7 +98,7 @@ OPERATIONS = (
         errors=ERRORS,
         error_examples=_COMMON_EXAMPLES,
         rate_window=_WINDOW,
-        needs_token=True,
+        credential=USER_TOKEN,
     ),
     Operation(
         SiteLinkHandlers.end,
@@ -104,6 +110,6 @@ OPERATIONS = (
         errors=ERRORS,
         error_examples={**_COMMON_EXAMPLES, "no link": NotFound("You have no link at this host")},
         rate_window=_WINDOW,
-        needs_token=True,
+        credential=USER_TOKEN,
     ),
 )

@@ -17,7 +17,7 @@ from ltzd.actions.site_plugin.leaderboards import Leaderboard
 from ltzd.actions.site_plugin.links import LinkedWallet
 from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, RedeemedPerk
 from ltzd.http.models import RequestModel, ResponseModel
-from ltzd.http.requests.fields import UUID_TEXT, Integer, faults_in, field_error
+from ltzd.http.requests.fields import UUID_TEXT, Natural, Positive, faults_in, field_error
 from ltzd.http.responses import JSON, Reply
 from ltzd.http.site_plugin.errors import InvalidParams, MissingMilestone, MissingPerkId
 from ltzd.rules.amounts import ltz_of
@@ -94,9 +94,8 @@ class RedeemBody(SiteRequestModel):
     """The perk to redeem, and the highest price to pay for it."""
 
     perk_id: PerkIdText
-    max_cost: Integer | None = Field(
+    max_cost: Natural | None = Field(
         None,
-        ge=0,
         description="Whole LTZ: the price that the member saw. A higher price is refused",
     )
 
@@ -120,7 +119,7 @@ class RedeemBody(SiteRequestModel):
 class ClaimMilestoneBody(SiteRequestModel):
     """The milestone to claim, by the days of its streak."""
 
-    milestone_days: Integer = Field(ge=1)
+    milestone_days: Positive
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:

@@ -1,6 +1,5 @@
 """The site plugin's API as the OpenAPI document describes it. The settings fix its paths."""
 
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from uuid import UUID
@@ -10,13 +9,15 @@ from ltzd.actions.site_plugin.leaderboards import Leaderboard, LeaderboardEntry
 from ltzd.actions.site_plugin.links import LinkedWallet
 from ltzd.actions.site_plugin.members import no_email
 from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, RedeemedPerk
-from ltzd.errors import LtzdError, RateLimited, RedemptionRefused, Refused
+from ltzd.errors import LtzdError, RateLimited, RedemptionRefused
 from ltzd.http.openapi.operations import (
     AGE,
+    Credential,
     Operation,
     Parameter,
     Response,
     ResponseHeader,
+    error_of,
 )
 from ltzd.http.services import HttpPolicy
 from ltzd.http.site_plugin import errors
@@ -103,23 +104,26 @@ _LOG_IN_EXAMPLES: dict[str, LtzdError] = {
     ),
 }
 _LOG_IN = (
-    Parameter(NONCE_HEADER, "header", {"type": "string"}, required=False),
-    Parameter("Authorization", "header", {"type": "string"}, required=False),
+    Parameter(
+        NONCE_HEADER,
+        "header",
+        {"type": "string"},
+        required=False,
+        description="The REST nonce of the log-in whose cookies of the site the request carries",
+    ),
+)
+_PASSWORD = Credential(
+    "applicationPassword",
+    "basic",
+    "A user's name and application password at the site, in place of the site's cookies and the "
+    f"{NONCE_HEADER} header",
+    required=False,
 )
 _FRESH_NONCE = (
     ResponseHeader(
         NONCE_HEADER, "A fresh nonce of the same log-in, if the site gave one", {"type": "string"}
     ),
 )
-
-
-def _error_of(call: Callable[[], object]) -> Refused:
-    """The error that the call raises."""
-    try:
-        call()
-    except Refused as error:
-        return error
-    raise AssertionError("the example must be refused")
 
 
 def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
@@ -131,6 +135,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             f"{base}/{errors.CHECK_IN}",
             "Check in for today, in the brand's time zone. A body is ignored",
             parameters=_LOG_IN,
+            credential=_PASSWORD,
             headers=_FRESH_NONCE,
             success={
                 200: Response(
@@ -158,6 +163,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             request=RedeemBody,
             request_examples={"a perk": {"perkId": _PERK.id, "maxCost": 25}},
             parameters=_LOG_IN,
+            credential=_PASSWORD,
             headers=_FRESH_NONCE,
             success={
                 200: Response(
@@ -174,13 +180,13 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             errors=error_format,
             error_examples={
                 **_LOG_IN_EXAMPLES,
-                "missing perk": _error_of(lambda: RedeemBody.from_json({})),
-                "malformed perk": _error_of(lambda: RedeemBody.from_json({"perkId": "coffee"})),
-                "malformed cost": _error_of(
+                "missing perk": error_of(lambda: RedeemBody.from_json({})),
+                "malformed perk": error_of(lambda: RedeemBody.from_json({"perkId": "coffee"})),
+                "malformed cost": error_of(
                     lambda: RedeemBody.from_json({"perkId": _PERK.id, "maxCost": -1})
                 ),
-                "price is higher": _error_of(lambda: check_cost(30 * LTZ, 25 * LTZ)),
-                "more than the session may spend": _error_of(
+                "price is higher": error_of(lambda: check_cost(30 * LTZ, 25 * LTZ)),
+                "more than the session may spend": error_of(
                     lambda: pay(30 * LTZ, PotAmounts(earned=10 * LTZ), is_linked=False)
                 ),
                 "sold out": RedemptionRefused("This perk is sold out."),
@@ -195,6 +201,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             request=ClaimMilestoneBody,
             request_examples={"a week": {"milestoneDays": 7}},
             parameters=_LOG_IN,
+            credential=_PASSWORD,
             headers=_FRESH_NONCE,
             success={
                 200: Response(
@@ -206,8 +213,8 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             errors=error_format,
             error_examples={
                 **_LOG_IN_EXAMPLES,
-                "missing milestone": _error_of(lambda: ClaimMilestoneBody.from_json({})),
-                "malformed milestone": _error_of(
+                "missing milestone": error_of(lambda: ClaimMilestoneBody.from_json({})),
+                "malformed milestone": error_of(
                     lambda: ClaimMilestoneBody.from_json({"milestoneDays": 0})
                 ),
             },
@@ -222,6 +229,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             request=LinkBody,
             request_examples={"a code": {"code": "7KQ2-M9XA"}},
             parameters=_LOG_IN,
+            credential=_PASSWORD,
             headers=_FRESH_NONCE,
             success={
                 200: Response(
@@ -233,7 +241,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             errors=error_format,
             error_examples={
                 **_LOG_IN_EXAMPLES,
-                "missing code": _error_of(lambda: LinkBody.from_json({})),
+                "missing code": error_of(lambda: LinkBody.from_json({})),
             },
             body_limit=BODY_LIMIT,
         ),
@@ -243,6 +251,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             f"{base}/{errors.LINK}",
             "End the member's link, if there is one",
             parameters=_LOG_IN,
+            credential=_PASSWORD,
             headers=_FRESH_NONCE,
             success={
                 200: Response(
@@ -270,7 +279,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             },
             errors=error_format,
             error_examples={
-                "invalid parameters": _error_of(
+                "invalid parameters": error_of(
                     lambda: LeaderboardQuery.from_query({"metric": ["fame"], "limit": ["0"]})
                 )
             },
@@ -281,6 +290,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
             f"{base}/{errors.ME}",
             "Read the logged-in member: wallet, balance, what this session may spend, and streak",
             parameters=_LOG_IN,
+            credential=_PASSWORD,
             headers=_FRESH_NONCE,
             success={
                 200: Response(

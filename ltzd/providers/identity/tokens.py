@@ -182,7 +182,9 @@ class IdentityTokens(AsyncCloseable):
             raise refused("expired")
         if max(claims.iat, claims.nbf) > now + CLOCK_SKEW_SECONDS:
             raise refused("wrong_claims")
-        if not claims.sub or (claims.linked_accounts is None and not claims.sid):
+        if not (claims.sub and claims.sub.isprintable()):  # PostgreSQL's text has no NUL
+            raise refused("wrong_claims")
+        if claims.linked_accounts is None and not claims.sid:
             raise refused("wrong_claims")
 
 

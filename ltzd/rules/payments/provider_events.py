@@ -88,7 +88,7 @@ def _notice(kind: str, about: Mapping[str, object]) -> ProviderNotice:
             # Slow payment methods complete the session first and pay days later.
             is_paid = about.get("payment_status") == "paid"
             return SessionPaid(session_id) if is_paid else Unrelated(kind)
-        case "refund.created" if about.get("status") not in {"failed", "canceled"}:
+        case "refund.created" if about.get("status") not in ("failed", "canceled"):
             money = _money_in(about, "amount")
             return Unrelated(kind) if money is None else PaymentRefund(*money, _reason_in(about))
         case "refund.failed":

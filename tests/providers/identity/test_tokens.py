@@ -274,7 +274,7 @@ async def verdict(tokens: IdentityTokens, token: str) -> object:
 WRONG_CLAIMS: dict[str, list[object]] = {
     "iss": [None, "", "privy.io.evil.example", "PRIVY.IO", ["privy.io"], 7],
     "aud": [None, "", "another app", 7, True, {}],
-    "sub": [None, "", 7, ["did:privy:cann"]],
+    "sub": [None, "", 7, ["did:privy:cann"], "did:privy:\x00"],
     "exp": [None, True, "4000000000", [4000000000], 0, -1, 1, 1.5, -1e300],
     "iat": [None, True, "1", [1], 4000000000, 1e300, 10**400],
     "nbf": [4000000000, "1", True],

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 from pydantic.alias_generators import to_camel
 from sanic.request import Request
 
@@ -15,6 +16,9 @@ from ltzd.http.openapi.operations import ADMISSION_ERRORS, ERROR_HEADERS, Operat
 from ltzd.http.responses import Reply
 from ltzd.http.sanic_app import App
 from ltzd.http.services import HttpPolicy
+
+ENCODER = msgspec.json.Encoder(decimal_format="number")
+"""As a handler encodes its answer."""
 
 MIDDLEWARE_ERRORS = (HttpsRequired, RequestMalformed, *ADMISSION_ERRORS)
 """Errors that every endpoint may answer with before its handler runs."""
@@ -27,7 +31,7 @@ def assert_examples_fit(operation: Operation) -> None:
             continue
         assert response.examples, f"{operation.method} {operation.path} {status}"
         for body in response.examples.values():
-            response.model.model_validate(body)
+            response.model.model_validate_json(ENCODER.encode(body))
 
 
 def assert_headers_described(operation: Operation, status: int, headers: Mapping[str, str]) -> None:

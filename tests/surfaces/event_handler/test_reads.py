@@ -122,6 +122,7 @@ async def test_a_configuration_may_be_cached_five_minutes_and_a_refusal_not(
         ("?brandId[]=x", 400),
         ("?brandId=0x" + "fe" * 20, 404),
         ("?brandId=0x" + "fe" * 20 + "&brandId=x", 400),
+        ("?brandId=0x" + "fe" * 20 + "&brandId=", 400),
         ("?brandId=0x" + "fe" * 20 + "&brandId=0x" + "fe" * 20, 400),
         ("?brandId=0x" + "fe" * 20 + "%00%1f", 404),
         ("?%ff=%ff&brandId=0x" + "fe" * 20, 404),

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from io import BytesIO
 from ipaddress import ip_network
 from typing import Any
 
@@ -43,6 +44,7 @@ from ltzd.errors import (
 )
 from ltzd.http.openapi.operations import Operation
 from ltzd.http.requests.client_address import Proxies
+from ltzd.http.requests.json_body import DRAIN_LIMIT
 from ltzd.http.services import HttpPolicy
 from ltzd.http.site_plugin import models as site_models
 from ltzd.http.site_plugin.errors import SitePluginError
@@ -154,7 +156,7 @@ async def ask(
     async with surface.client.request(
         method,
         url,
-        data=raw,
+        data=None if raw is None else BytesIO(raw),
         headers={name: value for name, value in sent.items() if value},
         skip_auto_headers=("Content-Type",),
     ) as reply:
@@ -233,7 +235,7 @@ async def test_a_link_is_answered_with_the_wallet(surface: RunningSurfaces) -> N
 async def test_a_link_is_ended_also_where_there_is_none(surface: RunningSurfaces) -> None:
     await post(surface, "link")
     assert (await get(surface, "me")).body["linked"]
-    for payload in (None, b"x" * (BODY_LIMIT + 1)):
+    for payload in (None, b"x" * (BODY_LIMIT + 1), b"x" * (DRAIN_LIMIT + 1)):
         answer = await ask(surface, "DELETE", "link", payload)
         assert (answer.status, answer.body) == (200, {"success": True})
         assert not (await get(surface, "me")).body["linked"]
@@ -674,7 +676,12 @@ async def test_a_body_has_a_limit(surface: RunningSurfaces) -> None:
 
 
 @pytest.mark.parametrize(
-    "payload", [b"", b"{", b"\xff", b"x" * (BODY_LIMIT + 1), b'{"reward": 1000000}'], ids=len
+    "payload",
+    [
+        *(b"", b"{", b"\xff", b'{"reward": 1000000}'),
+        *(b"x" * (limit + 1) for limit in (BODY_LIMIT, DRAIN_LIMIT)),
+    ],
+    ids=len,
 )
 async def test_whatever_a_check_in_holds_means_nothing(
     surface: RunningSurfaces, payload: bytes
