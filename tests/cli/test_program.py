@@ -99,6 +99,28 @@ async def test_an_argument_that_is_not_utf8_is_a_sentence(
     assert outcome.err == sentence
 
 
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        (("status", "--data-dir", LONG), f"{LONG}/dev.json"),
+        (("key", "new", LONG), LONG),
+        (("key", "import", LONG, "--from", LONG), LONG),
+        (("init", LONG), f"{LONG}/ltzd.toml"),
+    ],
+    ids=lambda value: " ".join(value)[:10],
+)
+async def test_a_path_that_cannot_be_looked_up_is_a_sentence(
+    command: tuple[str, ...], file: str
+) -> None:
+    outcome = await ltzd(*command)
+
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err == f"ltzd: {file} cannot be used: File name too long.\n"
+
+
 async def test_closed_standard_streams_are_the_null_device(tmp_path: Path) -> None:
     nothing = f"ltzd status --data-dir {tmp_path / 'none'}"
     closed = await in_a_shell(f"{nothing} 2>&-")
