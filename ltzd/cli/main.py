@@ -5,6 +5,7 @@
 import os
 import sys
 from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -87,10 +88,13 @@ def _open_standard_streams() -> None:
     """Open the null device in the place of each standard stream that the caller has closed.
 
     A closed stream is None in Python, and its descriptor would go to the next file or connection.
+    Characters that the encoding of standard output lacks are written as escapes.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _drop_output() -> None:

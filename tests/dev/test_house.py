@@ -429,8 +429,8 @@ add_ltzd
 def test_ltzd_starts_in_a_folder_of_any_name_whatever_the_locale(clone: Path, name: str) -> None:
     folder = clone.rename(clone.with_name(name))
     venv.create(folder / ".venv")
-    (folder / "ltzd" / "cli").mkdir(parents=True)
-    (folder / "ltzd" / "cli" / "main.py").write_text("def app(prog_name): print(prog_name)\n")
+    (folder / "ltzd").mkdir()
+    (folder / "ltzd" / "__main__.py").write_text("print(__name__)\n")
 
     added = sh(ADD_LTZD, folder)
     done = subprocess.run(
@@ -443,7 +443,7 @@ def test_ltzd_starts_in_a_folder_of_any_name_whatever_the_locale(clone: Path, na
     )
 
     assert (added.returncode, added.stderr) == (0, "")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "ltzd\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "__main__\n", "")
 
 
 # --- contracts ----------------------------------------------------------------------------------

@@ -96,10 +96,15 @@ async def start(
             "gid": run_as.gid,
             "keep_file_access": run_as.keep_file_access,
         }
-    launcher = [sys.executable, "-I", "-S", launch.__file__, json.dumps(plan)]
+    # Not as ASCII: thus paths in the locale's encoding reach the launcher as their bytes.
+    arguments = json.dumps(plan, ensure_ascii=False)
+    launcher = [sys.executable, "-I", "-S", launch.__file__, arguments]
     _record_path(data_dir, name).parent.mkdir(mode=0o700, exist_ok=True)
-    # Not asyncio's subprocess, whose transport kills the child when the loop is closed.
-    pid = os.posix_spawn(launcher[0], launcher, _environment())  # noqa: ASYNC221 - does not wait
+    # Not asyncio's subprocess, whose transport kills the child when the loop is closed. The session
+    # begins here, so that Ctrl-C never reaches the launcher.
+    pid = os.posix_spawn(  # noqa: ASYNC221 - does not wait
+        launcher[0], launcher, _environment(), setsid=True
+    )
     _children[pid] = None
     try:
         return await _wait_for_record(data_dir, name, pid)
