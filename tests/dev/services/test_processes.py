@@ -102,6 +102,14 @@ async def test_a_service_is_in_a_session_of_its_own_from_its_first_moment(folder
     assert session == launcher.pid == service.pid
 
 
+async def test_a_full_disk_is_the_reason_whatever_fails_after_it(folder: Path) -> None:
+    lines = ["PANIC:  could not write to file: No space left on device", "PANIC:  cannot abort it"]
+    says = f"import sys; sys.exit('\\n'.join({lines!r}))"
+    service = await processes.start(folder, "full", (sys.executable, "-c", says))
+    assert await processes.ended_within(service, 60.0)
+    assert processes.failure_reason(service) == lines[0]
+
+
 def test_services_start_in_a_folder_whose_name_is_not_in_the_locales_encoding(
     tmp_path: Path,
 ) -> None:
