@@ -73,6 +73,9 @@ async def connection_to(url: str, command: str) -> AsyncIterator[Connection]:
     try:
         yield connection
     except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
+        from ltzd.store import schema_revisions  # noqa: PLC0415 - commands seldom need it
+
+        await schema_revisions.read_schema(url)  # raises for a newer version's
         raise Misconfigured(
             "The database does not have this version's tables yet; run: ltzd migrate --config FILE "
             "(`ltzd dev` does this when it starts)."
