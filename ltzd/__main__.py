@@ -1,5 +1,18 @@
-"""`python -m ltzd`: the same as the `ltzd` command."""
+"""The `ltzd` command, which is also `python -m ltzd`."""
 
-from ltzd.cli.main import app
+import signal
 
-app(prog_name="ltzd")
+
+def main() -> None:
+    """Run the command line. Ctrl-C ends the process silently while Python imports the program."""
+    interrupt = signal.getsignal(signal.SIGINT)
+    if interrupt is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from ltzd.cli.main import app  # noqa: PLC0415 - after the line above
+
+    signal.signal(signal.SIGINT, interrupt)
+    app(prog_name="ltzd")
+
+
+if __name__ == "__main__":
+    main()

@@ -147,6 +147,8 @@ def _exposed(path: Path, descriptor: int) -> str | None:
         return foreign
     if not facts.st_mode & 0o077 or _is_for_this_user(descriptor, facts):
         return None
+    if _is_device(facts):
+        return _device_fault(path)
     if _is_of_kubernetes(path):
         return f"{path} can be read by others; set defaultMode: 0400 on its Kubernetes volume"
     return f"{path} can be read by others; run: chmod 600 {_quoted(path)}"
@@ -157,7 +159,18 @@ def _changeable(path: Path, descriptor: int) -> str | None:
     foreign = _foreign(path, facts)
     if foreign is not None or not facts.st_mode & 0o022:
         return foreign
+    if _is_device(facts):
+        return _device_fault(path)
     return f"{path} can be changed by others; run: chmod go-w {_quoted(path)}"
+
+
+def _is_device(facts: os.stat_result) -> bool:
+    """Whether its mode must stay: programs of all users need /dev/null."""
+    return stat.S_ISCHR(facts.st_mode) or stat.S_ISBLK(facts.st_mode)
+
+
+def _device_fault(path: Path) -> str:
+    return f"{path} is a device: name a file"
 
 
 def _foreign(path: Path, facts: os.stat_result) -> str | None:

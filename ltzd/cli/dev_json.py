@@ -33,7 +33,7 @@ def read(data_dir: Path) -> DevInstance:
     """Raises Misconfigured if `data_dir` has no valid `dev.json`."""
     content = _content(data_dir)
     try:
-        return DevInstance(content["adminUrl"], content["databaseUrl"])
+        return DevInstance(_text(content, "adminUrl"), _text(content, "databaseUrl"))
     except (KeyError, TypeError) as error:
         raise _malformed(data_dir) from error
 
@@ -41,7 +41,7 @@ def read(data_dir: Path) -> DevInstance:
 def read_base_url(data_dir: Path) -> str:
     """The URL of the public port. Raises Misconfigured like `read`."""
     try:
-        return str(_content(data_dir)["baseUrl"])
+        return _text(_content(data_dir), "baseUrl")
     except (KeyError, TypeError) as error:
         raise _malformed(data_dir) from error
 
@@ -51,7 +51,7 @@ def read_chain(data_dir: Path) -> DevContracts:
     content = _content(data_dir)
     try:
         addresses = {name: address_of(content["contracts"][name]) for name in _CONTRACTS}
-        return DevContracts(content["rpcUrl"], addresses)
+        return DevContracts(_text(content, "rpcUrl"), addresses)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _malformed(data_dir) from error
 
@@ -67,6 +67,14 @@ def _content(data_dir: Path) -> Any:
         return json.loads(read_secret(path))
     except ValueError as error:
         raise _malformed(data_dir) from error
+
+
+def _text(content: Any, name: str) -> str:
+    """Raises KeyError, TypeError."""
+    text = content[name]
+    if not isinstance(text, str):
+        raise TypeError(name)
+    return text
 
 
 def _malformed(data_dir: Path) -> Misconfigured:

@@ -5,6 +5,7 @@
 import os
 import sys
 from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,14 +22,14 @@ from ltzd.cli.index import commands as index_commands
 from ltzd.cli.key import commands as key_commands
 from ltzd.cli.lane import commands as lane_commands
 from ltzd.cli.offers.commands import OFFERS, offer_app
-from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Config, ConfigInstead, DataDir
+from ltzd.cli.options import DEFAULT_DATA_DIR, NOT_UTF8, AsJson, Config, ConfigInstead, DataDir
 from ltzd.cli.restore import commands as restore_commands
 from ltzd.cli.tx import commands as tx_commands
 from ltzd.cli.user import commands as user_commands
 from ltzd.cli.wallet import commands as wallet_commands
 from ltzd.cli.wallets import commands as wallets_commands
 from ltzd.cli.webhooks import commands as webhook_commands
-from ltzd.errors import Broken, FileRejected, Misconfigured, Refused, Unavailable
+from ltzd.errors import Broken, FileRejected, LtzdError, Misconfigured, Refused, Unavailable
 
 _DAEMONS = {"run", "dev"}
 """Commands whose broken invariants end in a traceback, which the log keeps for developers."""
@@ -46,41 +47,54 @@ class PlainErrors(TyperGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
-        except FileRejected as error:
-            count = len(error.faults)
-            print(f"ltzd: {count} {'fault' if count == 1 else 'faults'}:", file=sys.stderr)
-            print(*(f"  {fault}" for fault in error.faults), sep="\n", file=sys.stderr)
-        except (Misconfigured, Refused, Unavailable) as error:
-            print(f"ltzd: {error.message}", file=sys.stderr)
-        except Broken as error:
-            if ctx.invoked_subcommand in _DAEMONS:
+        except (LtzdError, ModuleNotFoundError, UnicodeEncodeError, OSError) as error:
+            lines = _lines_of(error, is_daemon=ctx.invoked_subcommand in _DAEMONS)
+            if not lines:
                 raise
-            print(f"ltzd: {error.message}", file=sys.stderr)
-            print(
-                "An invariant of ltzd does not hold. If the index is concerned, "
-                "docs/runbooks/index.md says what helps; else report the sentence above.",
-                file=sys.stderr,
-            )
-        except ModuleNotFoundError as error:
-            if (error.name or "ltzd").startswith("ltzd"):
-                raise
-            print(f"ltzd: {_not_installed(error.name)}", file=sys.stderr)
-        except OSError as error:
-            if not write_errors.is_of_a_disk(error):
-                raise
-            print(f"ltzd: {write_errors.sentence_of(error)}", file=sys.stderr)
-            _drop_output()
+            print(*lines, sep="\n", file=sys.stderr)
+            if isinstance(error, OSError) and error.filename is None:
+                _drop_output()
         raise typer.Exit(1)
+
+
+def _lines_of(error: Exception, *, is_daemon: bool) -> list[str]:
+    """The lines that a person reads; empty for an error that only a developer can correct."""
+    match error:
+        case FileRejected():
+            count = len(error.faults)
+            head = f"ltzd: {count} {'fault' if count == 1 else 'faults'}:"
+            return [head, *(f"  {fault}" for fault in error.faults)]
+        case Misconfigured() | Refused() | Unavailable():
+            return [f"ltzd: {error.message}"]
+        case Broken() if not is_daemon:
+            return [f"ltzd: {error.message}", _BROKEN]
+        case ModuleNotFoundError() if not (error.name or "ltzd").startswith("ltzd"):
+            return [f"ltzd: {_not_installed(error.name)}"]
+        case UnicodeEncodeError() if "\udc80" <= error.object[error.start] <= "\udcff":
+            # Python reads bytes of an argument that are no UTF-8 as these characters.
+            return [f"ltzd: {NOT_UTF8}"]
+        case OSError() if write_errors.is_of_a_disk(error) or (error.filename and not is_daemon):
+            return [f"ltzd: {write_errors.sentence_of(error)}"]
+    return []
+
+
+_BROKEN = (
+    "An invariant of ltzd does not hold. If the index is concerned, docs/runbooks/index.md says "
+    "what helps; else report the sentence above."
+)
 
 
 def _open_standard_streams() -> None:
     """Open the null device in the place of each standard stream that the caller has closed.
 
     A closed stream is None in Python, and its descriptor would go to the next file or connection.
+    Characters that the encoding of standard output lacks are written as escapes.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _drop_output() -> None:

@@ -7,6 +7,10 @@ from typing import Annotated
 import typer
 
 DEFAULT_DATA_DIR = Path(".ltzd")
+NOT_UTF8 = (
+    "An argument holds bytes that are not UTF-8: give it in UTF-8, as a terminal does if LANG ends "
+    "with UTF-8."
+)
 
 DataDir = Annotated[
     Path, typer.Option("--data-dir", help="The dev instance's data directory.", metavar="DIR")

@@ -13,6 +13,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from ltzd.cli.output import page_width
 from ltzd.cli.status_page import page
 from ltzd.errors import Misconfigured, Unavailable
 from ltzd.http.loopback import is_loopback
@@ -87,7 +88,7 @@ async def _show(
         elif follow:
             await _print_pages(session, source, facts, period_seconds)
         else:
-            Console().print(page(facts))
+            Console(width=page_width()).print(page(facts))
 
 
 async def fetch(session: aiohttp.ClientSession, admin_url: str) -> dict[str, Any]:
@@ -136,7 +137,7 @@ async def _print_pages(
     period_seconds: float,
 ) -> None:
     """Print one page after the other, for a pipe or a file that cannot be redrawn."""
-    console = Console()
+    console = Console(width=page_width())
     while True:
         console.print(page(facts), "")
         sys.stdout.flush()

@@ -8,6 +8,7 @@ from pathlib import Path
 import asyncpg
 
 from ltzd.cli import dev_json
+from ltzd.cli.options import NOT_UTF8
 from ltzd.cli.write_errors import is_of_a_disk
 from ltzd.daemon.settings.settings import read_settings
 from ltzd.errors import DatabaseUnavailable, Misconfigured
@@ -72,6 +73,9 @@ async def connection_to(url: str, command: str) -> AsyncIterator[Connection]:
     try:
         yield connection
     except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
+        from ltzd.store import schema_revisions  # noqa: PLC0415 - commands seldom need it
+
+        await schema_revisions.read_schema(url)  # raises for a newer version's
         raise Misconfigured(
             "The database does not have this version's tables yet; run: ltzd migrate --config FILE "
             "(`ltzd dev` does this when it starts)."
@@ -81,10 +85,7 @@ async def connection_to(url: str, command: str) -> AsyncIterator[Connection]:
     except asyncpg.DataError as error:
         if not isinstance(error.__cause__, UnicodeEncodeError):
             raise
-        raise Misconfigured(
-            "An argument holds bytes that are not UTF-8: give it in UTF-8, as a terminal does if "
-            "LANG ends with UTF-8."
-        ) from error
+        raise Misconfigured(NOT_UTF8) from error
     except database.LOST as error:
         if is_of_a_disk(error):
             raise

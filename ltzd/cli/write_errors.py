@@ -1,4 +1,4 @@
-"""Tells a disk that refuses a write, of the output or of a file, from a lost connection."""
+"""Tells a disk or a file that cannot be used from a lost connection."""
 
 import errno
 
@@ -10,9 +10,10 @@ def is_of_a_disk(error: BaseException) -> bool:
 
 
 def sentence_of(error: OSError) -> str:
-    """The file or the output, and why; for an error of which `is_of_a_disk` is true."""
+    """The file or the output, and why; for an error that names a file or `is_of_a_disk`."""
     if error.filename is not None:
-        return f"{error.filename} cannot be written: {error.strerror}."
+        use = "written" if is_of_a_disk(error) else "used"
+        return f"{error.filename} cannot be {use}: {error.strerror}."
     return (
         f"The output or a file cannot be written: {error.strerror}. Look whether the command did "
         "its work before you repeat it."

@@ -320,6 +320,20 @@ async def test_a_database_of_another_time_is_a_sentence(
     )
 
 
+async def test_a_database_of_a_newer_version_is_a_sentence(
+    tmp_path: Path, data_dir: Path, db: Connection
+) -> None:
+    await db.execute("ALTER TABLE brands RENAME TO others")
+    await db.execute("UPDATE alembic_version SET version_num = '9999'")
+
+    outcome = await ltzd("brand", "apply", a_brand_file(tmp_path), "--data-dir", data_dir)
+
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith(
+        "ltzd: The database has schema revision 9999, which this ltzd does not know; run the newer"
+    )
+
+
 async def test_a_database_lost_on_the_way_is_a_sentence_and_nothing_is_half_made(
     tmp_path: Path, data_dir: Path, db: Connection
 ) -> None:

@@ -86,6 +86,7 @@ async def test_the_settings_lack_only_what_their_owner_must_fill_in(tmp_path: Pa
     files = {name for name in lacking if name.endswith("_file")}
     assert lacking - files == set(REQUIRED_BY_OPERATOR)
     assert all("/etc/ltzd/" in fault for fault in caught.value.faults if "_file: " in fault)
+    assert any(fault.endswith("node.urls: must hold at least 1") for fault in caught.value.faults)
 
 
 def filled_in(folder: Path, text: str) -> Path:

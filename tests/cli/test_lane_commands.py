@@ -177,6 +177,8 @@ async def test_a_pause_of_one_kind_leaves_the_others(lane_commands: Lanes, pool:
         (["0xabc", "--reason", "x"], "'0xabc' is not a wallet's address"),
         (["0x" + "00" * 20, "--reason", "x"], "has no lane. Known are: "),
         ([MINT, "--kind", "relay", "--reason", "x"], f"{MINT} has no lane"),
+        ([MINT, "--all", "--reason", "x"], "--all: give it alone, or name wallets or --kind"),
+        (["--all", "--kind", "mint", "--reason", "x"], "--all: give it alone"),
     ],
 )
 async def test_a_pause_that_names_no_lane_or_no_reason_changes_nothing(

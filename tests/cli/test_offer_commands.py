@@ -135,6 +135,7 @@ async def test_a_collections_change_is_one_transaction_and_the_same_again_none(
     assert without_transaction(changed) == await cli.listed("collection", "collectionId", id_)
     assert again.json == changed | {"transactionHash": None, "blockNumber": None}
     assert "Nothing changes" in again.err
+    assert (await cli(*change, "--unsigned")).json == again.json
     assert await cli.nonce() == before + 1
     back = await cli.signed("collection", "set", id_, "--active")
     assert (back["price"], back["payout"], back["active"]) == (0.5, payout, True)

@@ -256,6 +256,38 @@ async def test_a_retired_wallet_is_granted_no_role(data_dir: Path, db: Connectio
     assert "grant the role to another wallet. Nothing was sent." in refused.err
 
 
+async def test_a_key_file_whose_name_is_not_utf8_is_a_sentence(data_dir: Path) -> None:
+    key = write_secret(data_dir / "caf\udce9", "11" * 32)
+    async with naming(FakeNode(), data_dir):
+        done = await wallet(data_dir, "add", "--kind", "mint", "--key-file", key)
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("ltzd: An argument holds bytes that are not UTF-8")
+
+
+@pytest.mark.parametrize(
+    ("command", "is_minter"),
+    [(("grant", NAME, "--kind", "mint", "--mint-limit", "5"), False), (("revoke", NAME), True)],
+)
+async def test_unsigned_transactions_are_one_json_document(
+    data_dir: Path, command: tuple[str, ...], is_minter: bool
+) -> None:
+    node = FakeNode()
+    node.is_minter = is_minter
+    async with naming(node, data_dir):
+        printed = await wallet(data_dir, *command, "--unsigned")
+        document = (await wallet(data_dir, *command, "--unsigned", "--json")).json
+
+    done = f"{command[0].removesuffix('e')}ed"
+    decoder, rest, transactions = json.JSONDecoder(), printed.out, []
+    while rest := rest.strip():
+        transaction, end = decoder.raw_decode(rest)
+        transactions.append(transaction)
+        rest = rest[end:]
+    assert transactions
+    assert document == {"wallet": NAME, done: [], "transactions": transactions}
+
+
 async def test_a_retired_wallet_changes_its_state_no_more(db: Connection) -> None:
     await a_wallet_of_the_settings(db)
     set_to = partial(wallets.set_state, db, CHAIN_ID, MINTER.address)

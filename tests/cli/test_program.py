@@ -2,20 +2,27 @@
 
 import asyncio
 import errno
+import json
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ltzd import __version__
 from ltzd.cli.targets import Target, open_connection
+from ltzd.rules.brands.configuration import parse_brand_file
+from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Connection
+from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.operator import wallets
 from tests.support.chain.fake_node import CHAIN_ID
-from tests.support.commands import Outcome, ltzd, ltzd_apart
+from tests.support.commands import Outcome, begin_ltzd, ltzd, ltzd_apart
 from tests.support.rows.core import MINTER
 from tests.support.secret_files import write_secret
+from tests.support.waiting import until
 
 
 async def test_it_tells_its_version() -> None:
@@ -32,6 +39,17 @@ async def test_status_with_nothing_running_says_what_to_do(tmp_path: Path) -> No
     assert outcome.err.startswith(f"ltzd: No dev instance runs in {tmp_path / 'none'}")
     assert (elsewhere.code, elsewhere.out) == (1, "")
     assert elsewhere.err.startswith("ltzd: Nothing answers at http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("command", ["status", "books", "event list", "wallet list"])
+async def test_a_dev_json_whose_urls_are_no_text_is_malformed(command: str, tmp_path: Path) -> None:
+    content = {"adminUrl": 1, "databaseUrl": None, "baseUrl": 2, "rpcUrl": 3}
+    write_secret(tmp_path / "dev.json", json.dumps(content))
+
+    outcome = await ltzd(*command.split(), "--data-dir", tmp_path)
+
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith(f"ltzd: {tmp_path / 'dev.json'} is malformed")
 
 
 async def test_run_refuses_bad_settings_in_a_sentence(tmp_path: Path) -> None:
@@ -71,6 +89,12 @@ async def test_a_full_disk_is_not_taken_for_a_lost_database(database_url: str) -
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+BRAND = """
+[brand]
+id = "{id}"
+name = "Kuşlar"
+domains = ["a.example"]
+"""
 NOT_UTF8 = (
     "ltzd: An argument holds bytes that are not UTF-8: give it in UTF-8, as a terminal does if "
     "LANG ends with UTF-8.\n"
@@ -99,6 +123,44 @@ async def test_an_argument_that_is_not_utf8_is_a_sentence(
     assert outcome.err == sentence
 
 
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        (("status", "--data-dir", LONG), f"{LONG}/dev.json"),
+        (("key", "new", LONG), LONG),
+        (("key", "import", LONG, "--from", LONG), LONG),
+        (("init", LONG), f"{LONG}/ltzd.toml"),
+    ],
+    ids=lambda value: " ".join(value)[:10],
+)
+async def test_a_path_that_cannot_be_looked_up_is_a_sentence(
+    command: tuple[str, ...], file: str
+) -> None:
+    outcome = await ltzd(*command)
+
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err == f"ltzd: {file} cannot be used: File name too long.\n"
+
+
+async def test_output_that_the_locale_cannot_encode_is_no_traceback(
+    data_dir: Path, db: Connection
+) -> None:
+    text = BRAND.format(id="0x" + "aa" * 20)
+    await brands.apply(
+        db, parse_brand_file(text, "demo.toml"), Sealer.from_file(data_dir / "master.key")
+    )
+    for options in ((), ("--json",)):
+        outcome = await ltzd_apart(
+            *("brand", "list", "--data-dir", data_dir, *options), PYTHONIOENCODING="ascii"
+        )
+        assert outcome.code == 0, outcome.err
+        assert "\\u015f" in outcome.out
+    assert outcome.json[0]["name"] == "Kuşlar"
+
+
 async def test_closed_standard_streams_are_the_null_device(tmp_path: Path) -> None:
     nothing = f"ltzd status --data-dir {tmp_path / 'none'}"
     closed = await in_a_shell(f"{nothing} 2>&-")
@@ -117,6 +179,37 @@ async def in_a_shell(line: str) -> Outcome:
     out, err = await asyncio.wait_for(process.communicate(), timeout=60)
     assert process.returncode is not None
     return Outcome(process.returncode, out.decode(), err.decode())
+
+
+IMPORTS_FOR_EVER = """
+import os, time
+open(os.environ["BEGUN"], "w").close()
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def _sigint() -> Iterator[None]:
+    """Programs begin with the usual Ctrl-C; those of a test run in the background ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_sigint")
+async def test_ctrl_c_during_the_imports_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text(IMPORTS_FOR_EVER)
+    begun = tmp_path / "begun"
+    process = await begin_ltzd("--version", PYTHONPATH=str(tmp_path), BEGUN=str(begun))
+
+    async def is_importing() -> bool:
+        return begun.exists()
+
+    await until(is_importing)
+    process.send_signal(signal.SIGINT)
+    out, err = await asyncio.wait_for(process.communicate(), timeout=60)
+
+    assert (process.returncode, out, err) == (-signal.SIGINT, b"", b"")
 
 
 HEAVY = ("alembic", "asyncpg", "eth_abi", "eth_account", "pydantic", "redis", "sanic", "sqlalchemy")

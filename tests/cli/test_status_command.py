@@ -218,6 +218,13 @@ async def test_a_narrow_terminal_cuts_no_number_short() -> None:
     assert CHECKSUMMED_WALLET.startswith(row[1].removesuffix("…"))
 
 
+async def test_a_pipe_gets_every_wallet_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    async with serving(an_admin_app()) as url:
+        await asyncio.to_thread(command.status, url, False, False)
+        printed = capsys.readouterr().out
+    assert CHECKSUMMED_WALLET in printed
+
+
 async def test_following_into_a_pipe_prints_page_after_page(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -46,6 +46,13 @@ def fault_of(read: Callable[[], object]) -> str:
     return caught.value.message
 
 
+def test_a_device_is_no_secret_file_and_keeps_its_mode() -> None:
+    fault = "/dev/null is a device: name a file"
+    assert fault_of(lambda: read_secret(Path("/dev/null"))) == fault
+    checked = read_checked(Path("/dev/null"))
+    assert (checked.exposed, checked.changeable) == (fault, fault)
+
+
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620, 0o602, 0o610, 0o601, 0o666, 0o777])
 def test_a_secret_that_others_can_reach_is_refused_with_the_command_that_mends_it(
     tmp_path: Path, mode: int

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import venv
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import packages_distributions
@@ -414,6 +415,35 @@ def test_an_environment_is_made_anew_when_its_ground_has_changed(
     done = sh("scripts/environment", clone, PATH=no_python)
     assert done.returncode == 1
     assert "Python 3.11 or newer is needed" in done.stderr
+
+
+ADD_LTZD = """
+root=$(pwd -P)
+eval "$(sed -n '/^[a-z_]*() {/,/^}/p' scripts/environment)"
+add_ltzd
+"""
+"""The step of the script that needs no package, with the script's functions."""
+
+
+@pytest.mark.parametrize("name", ["Über uns", 'Bob\'s $HOME "x" `pwd`'])
+def test_ltzd_starts_in_a_folder_of_any_name_whatever_the_locale(clone: Path, name: str) -> None:
+    folder = clone.rename(clone.with_name(name))
+    venv.create(folder / ".venv")
+    (folder / "ltzd").mkdir()
+    (folder / "ltzd" / "__main__.py").write_text("print(__name__)\n")
+
+    added = sh(ADD_LTZD, folder)
+    done = subprocess.run(
+        [folder / ".venv" / "bin" / "ltzd"],
+        cwd="/",
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (added.returncode, added.stderr) == (0, "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "__main__\n", "")
 
 
 # --- contracts ----------------------------------------------------------------------------------

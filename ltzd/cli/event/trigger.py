@@ -8,7 +8,6 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -17,7 +16,7 @@ from ltzd.cli import dev_json
 from ltzd.cli.admin_target import url_of
 from ltzd.cli.brand.lookup import describe_brand, find_brand
 from ltzd.cli.output import plain_text, print_json, print_message
-from ltzd.cli.sign import signed_headers
+from ltzd.cli.sign import signed_headers, target_of
 from ltzd.cli.targets import Target, open_connection
 from ltzd.daemon.settings.settings import read_settings
 from ltzd.errors import Misconfigured, Refused, Unavailable
@@ -69,10 +68,10 @@ def trigger(
 
 async def _send(target: Target, base_url: str, event: TriggeredEvent) -> dict[str, Any]:
     body, brand_id, key = await _signable(target, event)
-    path = urlsplit(base_url).path + _PATH
-    headers = signed_headers("POST", path.encode(), body, brand_id, key)
+    url = f"{base_url}{_PATH}"
+    headers = signed_headers("POST", target_of(url), body, brand_id, key)
     headers["Content-Type"] = "application/json"
-    return await _post(f"{base_url}{_PATH}", body, headers)
+    return await _post(url, body, headers)
 
 
 async def _signable(target: Target, event: TriggeredEvent) -> tuple[bytes, str, str]:
@@ -132,6 +131,12 @@ async def _post(url: str, body: bytes, headers: dict[str, str]) -> dict[str, Any
     if not isinstance(answer, dict):
         raise Unavailable(f"The server at {url} is not ltzd: it answered {status}.")
     if status not in {200, 202}:
-        reason = answer.get("error") or answer.get("message") or status
-        raise Refused(f"ltzd refused the event ({status}): {plain_text(reason)}.")
+        raise Refused(f"ltzd refused the event ({status}): {plain_text(_reason(answer, status))}.")
     return answer
+
+
+def _reason(answer: dict[str, Any], status: int) -> str:
+    reason = str(answer.get("error") or answer.get("message") or status)
+    details = answer.get("details")
+    faults = details.get("errors") if isinstance(details, dict) else None
+    return ": ".join([reason, *map(str, faults)]) if isinstance(faults, list) else reason

@@ -35,9 +35,11 @@ class Selection:
     every: bool
 
     def addresses(self) -> list[Address]:
-        """Raises Misconfigured for a malformed address, and if no lane is named."""
+        """Raises Misconfigured for a malformed address, and for no lane or all and some."""
         if not (self.wallets or self.kind or self.every):
             raise Misconfigured("Name the lanes: their wallets, --kind, or --all.")
+        if self.every and (self.wallets or self.kind):
+            raise Misconfigured("--all: give it alone, or name wallets or --kind without it.")
         return [parse_address(text) for text in self.wallets]
 
 

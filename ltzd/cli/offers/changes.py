@@ -82,7 +82,7 @@ async def _set_collection(
         view = collection_view(old.id, settings, old.minted)
         call = offers.change_collection(old.id, old.terms, settings)
         if call is None:
-            print_unchanged(signing, view)
+            print_unchanged(view)
         elif mined := await sender.submit(sender.contracts.perk_nft, call):
             print_result(view, mined)
 
@@ -129,7 +129,7 @@ async def _set_item(options: ChangedItem, signing: SigningOptions, target: Chain
         settings = replace(old.terms, **changes)
         view = item_view(old.id, settings, old.sold)
         if (settings, metadata) == (old.terms, old_metadata):
-            print_unchanged(signing, view)
+            print_unchanged(view)
             return
         call = offers.set_item(old.id, settings, metadata)
         if mined := await sender.submit(sender.contracts.points_sale, call):
@@ -148,7 +148,7 @@ async def _set_business(
     async with open_sender(target, signing) as sender:
         view = business_view(business, approved=approved)
         if await sender.offers.is_business(business) == approved:
-            print_unchanged(signing, view)
+            print_unchanged(view)
             return
         call = offers.set_business(business, approved=approved)
         if mined := await sender.submit(sender.contracts.business_escrow, call):

@@ -53,6 +53,14 @@ class SigningOptions:
         return [*faults, *parse_sender(self.sender)[1]]
 
 
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One command's transactions: `mined` ones, or those that a multisig shall send, as JSON."""
+
+    mined: Sequence[ConfirmedTransaction] = ()
+    unsigned: Sequence[Mapping[str, Any]] = ()
+
+
 class TransactionSender:
     """Reads the offer contracts and submits one command's calls.
 
@@ -79,15 +87,15 @@ class TransactionSender:
 
         Raises Refused with the revert's reason, Misconfigured and Unavailable.
         """
-        mined = await self.submit_all([(to, data)])
-        return mined[0] if mined else None
+        submission = await self.submit_all([(to, data)])
+        for transaction in submission.unsigned:
+            print_json(transaction)
+        return submission.mined[0] if submission.mined else None
 
-    async def submit_all(
-        self, calls: Sequence[tuple[Address, bytes]]
-    ) -> list[ConfirmedTransaction]:
-        """Send calls that do not depend on each other, without waits between; returns all.
+    async def submit_all(self, calls: Sequence[tuple[Address, bytes]]) -> Submission:
+        """Send calls that do not depend on each other, without waits between.
 
-        Prints them and returns an empty list without a key. Raises as `submit` does.
+        Without a key the calls become unsigned transactions. Raises as `submit` does.
         """
         for to in dict.fromkeys(to for to, _ in calls):
             if not await self._node.code(to):
@@ -96,15 +104,13 @@ class TransactionSender:
                 )
         try:
             if self._signing.key is not None:
-                return await self._send_all(self._signing.key, calls)
-            for to, data in calls:
-                await self._print(to, data)
+                return Submission(mined=await self._send_all(self._signing.key, calls))
+            return Submission(unsigned=[await self._unsigned(to, data) for to, data in calls])
         except Refused as error:
             explanation = self._explanations.get(str(error.details.get("revert")))
             if explanation is None:
                 raise
             raise Refused(f"{error.message}: {explanation}.", **error.details) from error
-        return []
 
     async def _send_all(
         self, key: Path, calls: Sequence[tuple[Address, bytes]]
@@ -114,7 +120,7 @@ class TransactionSender:
         wallet = ColdWallet(self._rpc, Signer(secret), self._fees)
         return await wallet.send_all(calls, _print_hash)
 
-    async def _print(self, to: Address, data: bytes) -> None:
+    async def _unsigned(self, to: Address, data: bytes) -> dict[str, Any]:
         transaction = {
             "chainId": await self._node.chain_id(),
             "to": checksummed(to),
@@ -125,7 +131,7 @@ class TransactionSender:
         if sender is not None:
             await simulate(self._node, to, data, sender)
             transaction = {"from": checksummed(sender)} | transaction
-        print_json(transaction)
+        return transaction
 
 
 @asynccontextmanager
@@ -145,10 +151,9 @@ def print_result(view: Mapping[str, Any], mined: ConfirmedTransaction | None) ->
     print_json({**view, **transaction})
 
 
-def print_unchanged(signing: SigningOptions, view: Mapping[str, Any]) -> None:
+def print_unchanged(view: Mapping[str, Any]) -> None:
     print_message("Nothing changes, so no transaction is needed.")
-    if not signing.unsigned:
-        print_result(view, None)
+    print_result(view, None)
 
 
 def _print_hash(transaction: Hash32) -> None:

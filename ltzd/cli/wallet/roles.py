@@ -19,7 +19,7 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.cli.chain_targets import ChainTarget
 from ltzd.cli.command_node import first_answering
-from ltzd.cli.offers.transaction_sender import SigningOptions, TransactionSender
+from ltzd.cli.offers.transaction_sender import SigningOptions, Submission, TransactionSender
 from ltzd.cli.output import print_json, print_message
 from ltzd.cli.targets import Target, open_connection
 from ltzd.cli.wallet.lookup import parse_address
@@ -97,12 +97,17 @@ async def _revoke(
             if is_held
         ]
         sender = TransactionSender(rpc, target.chain, signing, _REVOKING)
-        rows = await _submit(sender, target, steps)
+        submission = await _submit(sender, target, steps)
+    rows = _mined_rows(steps, submission)
     if as_json:
-        print_json({"wallet": checksummed(wallet), "revoked": rows})
+        print_json(
+            {"wallet": checksummed(wallet), "revoked": rows} | _unsigned(signing, submission)
+        )
     elif not steps:
         print_message(f"{checksummed(wallet)} has none of the roles of an operator's wallet.")
-    elif rows:
+    elif signing.unsigned:
+        _print_unsigned(submission)
+    else:
         names = ", ".join(f"{row['contract']}.{row['role']}" for row in rows)
         print_message(f"{checksummed(wallet)} has lost {names}.")
         print_message(
@@ -172,12 +177,17 @@ async def _grant(
             # Before the role: no wallet mints without a limit that a person has chosen.
             steps.insert(0, _Step("LTZ", "mint limit", data))
         sender = TransactionSender(rpc, target.chain, signing, _GRANTING)
-        rows = await _submit(sender, target, steps)
+        submission = await _submit(sender, target, steps)
+    rows = _mined_rows(steps, submission)
     if as_json:
-        print_json({"wallet": checksummed(wallet), "granted": rows})
+        print_json(
+            {"wallet": checksummed(wallet), "granted": rows} | _unsigned(signing, submission)
+        )
     elif not steps:
         print_message(f"{checksummed(wallet)} has all roles of a {options.kind} wallet.")
-    elif rows:
+    elif signing.unsigned:
+        _print_unsigned(submission)
+    else:
         names = ", ".join(f"{row['contract']}.{row['role']}" for row in rows)
         print_message(f"{checksummed(wallet)} has got {names}.")
 
@@ -210,13 +220,25 @@ async def _held(
 
 async def _submit(
     sender: TransactionSender, target: RoleTarget, steps: Sequence[_Step]
-) -> list[dict[str, Any]]:
-    """Send the steps in this order; returns those that are mined, none if they are printed."""
+) -> Submission:
+    """Send the steps in this order, or make unsigned transactions of them."""
     if not steps:
-        return []
-    mined = await sender.submit_all(
+        return Submission()
+    return await sender.submit_all(
         [(target.wallet.contracts[step.contract], step.data) for step in steps]
     )
+
+
+def _unsigned(signing: SigningOptions, submission: Submission) -> dict[str, Any]:
+    return {"transactions": submission.unsigned} if signing.unsigned else {}
+
+
+def _print_unsigned(submission: Submission) -> None:
+    for transaction in submission.unsigned:
+        print_json(transaction)
+
+
+def _mined_rows(steps: Sequence[_Step], submission: Submission) -> list[dict[str, Any]]:
     return [
         {
             "contract": step.contract,
@@ -224,5 +246,5 @@ async def _submit(
             "transactionHash": hex_of(transaction.hash),
             "blockNumber": transaction.block_number,
         }
-        for step, transaction in zip(steps, mined, strict=False)
+        for step, transaction in zip(steps, submission.mined, strict=False)
     ]

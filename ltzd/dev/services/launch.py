@@ -1,10 +1,10 @@
 """The launcher of a service: a script that prepares its process and then executes the service.
 
-The script starts a session, redirects the standard streams, writes the service's record, drops root
-if asked, and replaces itself by the service with execv. The record holds the process id and start
-time, which execv keeps, so no service ever runs without a record, whenever ltzd is killed. The
-script ends with ltzd until the record is written: the next ltzd, which finds no record, starts the
-service itself.
+The script begins in a session of its own, redirects the standard streams, writes the service's
+record, drops root if asked, and replaces itself by the service with execv. The record holds the
+process id and start time, which execv keeps, so no service ever runs without a record, whenever
+ltzd is killed. The script ends with ltzd until the record is written: the next ltzd, which finds no
+record, starts the service itself.
 
 The script runs without the ltzd package. Its one argument is a JSON object with parent (the process
 id of ltzd), record_path, log_path, record, and optionally uid, gid and keep_file_access.
@@ -56,7 +56,6 @@ def birth_of(pid: int) -> str:
 
 def main(plan: dict[str, Any]) -> None:
     _end_with(plan["parent"])
-    os.setsid()
     os.umask(0o077)
     _redirect_streams(plan["log_path"])
     _reset_signals()

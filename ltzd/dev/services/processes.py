@@ -32,6 +32,7 @@ LOG_BYTES_KEPT = 16 * 1024 * 1024
 _INHERITED_VARIABLES = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH")
 
 _ERROR_LINE = re.compile(r"(FATAL|PANIC|ERROR|Fatal|Error|error|panicked).*")
+_FULL_DISK = "No space left on device"
 # The exit code of each child of this process, or None while the child runs.
 _children: dict[int, int | None] = {}
 
@@ -96,10 +97,15 @@ async def start(
             "gid": run_as.gid,
             "keep_file_access": run_as.keep_file_access,
         }
-    launcher = [sys.executable, "-I", "-S", launch.__file__, json.dumps(plan)]
+    # Not as ASCII: thus paths in the locale's encoding reach the launcher as their bytes.
+    arguments = json.dumps(plan, ensure_ascii=False)
+    launcher = [sys.executable, "-I", "-S", launch.__file__, arguments]
     _record_path(data_dir, name).parent.mkdir(mode=0o700, exist_ok=True)
-    # Not asyncio's subprocess, whose transport kills the child when the loop is closed.
-    pid = os.posix_spawn(launcher[0], launcher, _environment())  # noqa: ASYNC221 - does not wait
+    # Not asyncio's subprocess, whose transport kills the child when the loop is closed. The session
+    # begins here, so that Ctrl-C never reaches the launcher.
+    pid = os.posix_spawn(  # noqa: ASYNC221 - does not wait
+        launcher[0], launcher, _environment(), setsid=True
+    )
     _children[pid] = None
     try:
         return await _wait_for_record(data_dir, name, pid)
@@ -209,10 +215,14 @@ async def stop_all(data_dir: Path, seconds: float = STOP_SECONDS) -> None:
 
 
 def failure_reason(service: Service) -> str:
-    """The last error that the process logged, else its last line; at most 300 characters."""
+    """The last error that the process logged, else its last line; at most 300 characters.
+
+    A full disk is the reason, whatever else fails because of it.
+    """
     lines = [line.strip() for line in log_text(service).splitlines() if line.strip()]
     errors = [match[0] for line in lines if (match := _ERROR_LINE.search(line))]
-    return (errors or lines or ["an empty log"])[-1][:300]
+    full = [error for error in errors if _FULL_DISK in error]
+    return (full or errors or lines or ["an empty log"])[-1][:300]
 
 
 def log_text(service: Service) -> str:

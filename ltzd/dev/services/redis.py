@@ -45,7 +45,9 @@ async def _start_new(data_dir: Path, password: str) -> Service:
     last = processes.remembered_port(data_dir, NAME)
     port = last if last and ports.is_free(last) else ports.free_port()
     await asyncio.to_thread(_configure, data_dir / "redis", port, password)
-    argv = [_program(), str(data_dir / "redis" / "redis.conf")]
+    folder = data_dir / "redis"
+    # An argument, not a line of the file: a path has the locale's encoding, the file has UTF-8.
+    argv = [_program(), str(folder / "redis.conf"), "--dir", str(folder)]
     return await processes.start(data_dir, NAME, argv, port=port)
 
 
@@ -67,10 +69,9 @@ def _program() -> str:
 
 def _configure(folder: Path, port: int, password: str) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
-    quoted = str(folder).replace("\\", r"\\").replace('"', r"\"")
     write_private(
         folder / "redis.conf",
-        f'bind {ports.LOOPBACK}\nport {port}\ndir "{quoted}"\nrequirepass {password}\n'
+        f"bind {ports.LOOPBACK}\nport {port}\nrequirepass {password}\n"
         "appendonly yes\nappendfsync everysec\ndaemonize no\n",
     )
 

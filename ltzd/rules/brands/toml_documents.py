@@ -83,6 +83,8 @@ _REASONS: Final = {
     "model_type": "must be a section",
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
+    "too_short": "must hold at least {min_length}",
+    "too_long": "must hold at most {max_length}",
 }
 """By pydantic's error type. Braces take the rule's numbers from the error's context."""
 

@@ -78,10 +78,23 @@ async def test_what_is_wrong_is_told_in_a_sentence(surface: EventSurface, data_d
         *("--data-dir", data_dir),
     )
 
+    malformed = await trigger(data_dir, "--url", "http://[::1")
+    no_url = await trigger(data_dir, "--url", "localhost:8000")
+    not_utf8 = await trigger(data_dir, "--metadata", '{"page": "caf\udce9"}')
+    address = await ltzd(
+        *("event", "trigger", "form_submit", "--brand", "Demo", "--email", "ada"),
+        *("--data-dir", data_dir),
+    )
+
     assert nowhere.err.startswith("ltzd: Nothing answers at http://127.0.0.1:1/service-api/")
+    assert malformed.err.startswith("ltzd: Nothing answers at http://[::1/service-api/")
+    assert no_url.err == "ltzd: URL must begin with https://, http:// or /.\n"
+    assert not_utf8.err.startswith("ltzd: An argument holds bytes that are not UTF-8")
+    assert "userEmail" in address.err
     assert metadata.err.startswith("ltzd: --metadata must be a JSON object")
     assert unknown.err.startswith("ltzd: ltzd refused the event (4")
-    assert all(outcome.code == 1 for outcome in (nowhere, metadata, unknown))
+    outcomes = (nowhere, metadata, unknown, malformed, no_url, not_utf8, address)
+    assert all(outcome.code == 1 for outcome in outcomes)
 
 
 async def test_the_example_of_metadata_has_a_key_that_ltzd_reads(

@@ -65,6 +65,29 @@ def test_every_command_and_option_says_what_it_is_for(name: str) -> None:
     assert nameless == []
 
 
+def values_of(command: Any, value: str) -> Iterator[str]:
+    """The arguments and options that the command requires, each with this value."""
+    for parameter in command.params:
+        if parameter.required:
+            option = parameter.opts[0]
+            yield from [option, value] if option.startswith("-") else [value]
+
+
+@pytest.mark.parametrize("value", ["", "caf\udce9", "x" * 300, "/dev/null", "-"], ids=ascii)
+async def test_a_command_answers_nonsense_with_a_sentence(value: str, data_dir: Path) -> None:
+    """An exception that is not a sentence fails the test."""
+    for name, command in COMMANDS.items():
+        given = list(values_of(command, value))
+        if not given or name in RUNNING:
+            continue
+        where = ["--data-dir", data_dir] if "--data-dir" in options_of(command) else []
+        outcome = await ltzd(*name.split(), *given, *where)
+
+        assert outcome.code in {1, 2}, name
+        assert outcome.err or outcome.out, name
+        assert "Traceback" not in outcome.err + outcome.out, name
+
+
 async def test_help_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for name in COMMANDS:

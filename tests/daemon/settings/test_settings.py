@@ -612,7 +612,7 @@ def test_keys_of_the_other_kind_are_faults_with_all_the_rest(folder: Path) -> No
         (
             'audience = "ltzd"',
             "audience = []",
-            "17: identity.audience: value should have at least 1",
+            "17: identity.audience: must hold at least 1",
         ),
         ('audience = "ltzd"', 'audience = [""]', "17: identity.audience[0]: must have at least"),
         ('audience = "ltzd"', "audience = 7", "17: identity.audience: must be a list"),
@@ -621,7 +621,7 @@ def test_keys_of_the_other_kind_are_faults_with_all_the_rest(folder: Path) -> No
         (
             '"ltzd"',
             '"ltzd"\nalgorithms = []',
-            "18: identity.algorithms: value should have at least 1",
+            "18: identity.algorithms: must hold at least 1",
         ),
         ('"ltzd"', '"ltzd"\nsubject_claim = ""', "18: identity.subject_claim: must have"),
         ('"ltzd"', '"ltzd"\naccount_claims = { myspace = "x" }', "18: identity.account_claims"),

@@ -42,6 +42,23 @@ async def main():
 asyncio.run(main())
 """
 
+STARTS_SERVICES_AND_STOPS_THEM = """
+import asyncio, sys
+from pathlib import Path
+from ltzd.dev.services import data_dir, postgres, processes, redis
+
+async def main():
+    with data_dir.locked(Path(sys.argv[1])) as held:
+        try:
+            for _ in range(2):
+                await redis.start(held)
+                await postgres.start(held)
+        finally:
+            await processes.stop_all(held)
+
+asyncio.run(main())
+"""
+
 
 @pytest_asyncio.fixture
 async def folder() -> AsyncIterator[Path]:
@@ -68,6 +85,55 @@ async def test_a_service_outlives_the_kill_of_its_starter_and_is_found_again(fol
     await processes.stop(service, 5.0)
     assert processes.find_running(folder, "sleeper") is None
     await ends(service.pid)
+
+
+async def test_a_service_is_in_a_session_of_its_own_from_its_first_moment(folder: Path) -> None:
+    """Ctrl-C reaches every process of the terminal's session, also a launcher that just begins."""
+    before = set(psutil.Process().children())
+    starting = asyncio.create_task(processes.start(folder, "sleeper", WAITS))
+
+    async def launchers() -> set[psutil.Process]:
+        return set(psutil.Process().children()) - before
+
+    (launcher,) = await until(launchers)
+    session = os.getsid(launcher.pid)
+    service = await starting
+    await processes.stop(service, 5.0)
+    assert session == launcher.pid == service.pid
+
+
+async def test_a_full_disk_is_the_reason_whatever_fails_after_it(folder: Path) -> None:
+    lines = ["PANIC:  could not write to file: No space left on device", "PANIC:  cannot abort it"]
+    says = f"import sys; sys.exit('\\n'.join({lines!r}))"
+    service = await processes.start(folder, "full", (sys.executable, "-c", says))
+    assert await processes.ended_within(service, 60.0)
+    assert processes.failure_reason(service) == lines[0]
+
+
+def test_services_start_in_a_folder_whose_name_is_not_in_the_locales_encoding(
+    tmp_path: Path,
+) -> None:
+    name, localedef = "en_US.ISO-8859-1", shutil.which("localedef")
+    if localedef is None:
+        pytest.skip("apt-get install locales")
+    compiling = [localedef, "-i", "en_US", "-f", "ISO-8859-1", str(tmp_path / name)]
+    if subprocess.run(compiling, capture_output=True, check=False).returncode != 0:
+        pytest.skip("apt-get install locales")
+    folder = tmp_path / "Über uns"
+
+    done = subprocess.run(
+        [sys.executable, "-c", STARTS_SERVICES_AND_STOPS_THEM, str(folder)],
+        env=os.environ | {"LOCPATH": str(tmp_path), "LC_ALL": name},
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    assert {path.name for path in tmp_path.iterdir()} == {name, folder.name}
+    assert (folder / "redis" / "appendonlydir").is_dir() or (
+        folder / "redis/appendonly.aof"
+    ).exists()
 
 
 async def test_a_launcher_whose_starter_is_killed_before_the_record_starts_nothing(
