@@ -44,7 +44,7 @@ _RENEWAL_PAUSE_SECONDS = 0.05
 """An estimate occupies a node for ten simulations: the call that made it due is published first."""
 
 _NODES_REFUSALS = (TransactionFailed, ClaimLimitReached, ValidationFailed)
-"""What a node's answers to a simulation lead to, if they are not those of a call that passes."""
+"""Outcomes of a simulation that rest on a node's word."""
 
 
 @dataclass(frozen=True, slots=True)
