@@ -45,10 +45,13 @@ async def _start_new(data_dir: Path, password: str) -> Service:
     last = processes.remembered_port(data_dir, NAME)
     port = last if last and ports.is_free(last) else ports.free_port()
     await asyncio.to_thread(_configure, data_dir / "redis", port, password)
+    return await processes.start(data_dir, NAME, _command(data_dir), port=port)
+
+
+def _command(data_dir: Path) -> list[str]:
     folder = data_dir / "redis"
     # An argument, not a line of the file: a path has the locale's encoding, the file has UTF-8.
-    argv = [_program(), str(folder / "redis.conf"), "--dir", str(folder)]
-    return await processes.start(data_dir, NAME, argv, port=port)
+    return [_program(), str(folder / "redis.conf"), "--dir", str(folder)]
 
 
 def _program() -> str:

@@ -53,8 +53,9 @@ class RedisServer:
     async def start(self) -> None:
         """Starts again on the same port, with the data that were stored."""
         port = processes.remembered_port(self.folder, redis.NAME)
-        argv = [redis._program(), str(self.folder / "redis" / "redis.conf")]
-        service = await processes.start(self.folder, redis.NAME, argv, port=port or 0)
+        service = await processes.start(
+            self.folder, redis.NAME, redis._command(self.folder), port=port or 0
+        )
         await redis._ready(self.folder, service, self.url)
 
 
