@@ -22,7 +22,7 @@ from ltzd.store.webhooks.queue import DueWebhook
 Connection = Any
 """A connection, or a stand-in that explains the statements."""
 
-_NEW_EVENTS: Final = 20
+NEW_EVENTS: Final = 20
 _CLEARED: Final = 20
 _NO_ERASED: Final = cast("ErasedAddresses", None)
 """Users' addresses are not asked for."""
@@ -37,10 +37,14 @@ def _time_at(sample: Sample, part: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
+def new_events(sample: Sample) -> list[NewEvent]:
+    """Events of known users."""
+    return [_new_event(sample, number) for number in range(NEW_EVENTS)]
+
+
 async def _record(connection: Connection, sample: Sample) -> None:
-    """Inserts events of known users in one statement, as the writer does."""
-    new = [_new_event(sample, number) for number in range(_NEW_EVENTS)]
-    assert len(await events.insert(connection, new)) == _NEW_EVENTS
+    """Inserts events in one statement, as the writer does."""
+    assert len(await events.insert(connection, new_events(sample))) == NEW_EVENTS
 
 
 async def _find(connection: Connection, sample: Sample) -> None:
@@ -83,7 +87,7 @@ async def _expire(connection: Connection, _sample: Sample) -> None:
 
 def _new_event(sample: Sample, number: int) -> NewEvent:
     brand = event_rows.brand(number)
-    email = f"user{number * sample.rows // 10 // _NEW_EVENTS}@mail.example"
+    email = f"user{number * sample.rows // 10 // NEW_EVENTS}@mail.example"
     row = EventRow(
         id=event_rows.id_of(sample.rows - 1 - number, sample.rows + 1),
         brand_id=brand,

@@ -293,7 +293,8 @@ def _columns(ordered: Sequence[NewEvent]) -> list[object]:
 # decision; otherwise each new decision would accept an event that is refused here, without an end.
 # A user's row may have been inserted, or moved to another wallet, since the request. A row that was
 # inserted while this statement ran conflicts with `new_users` but is not visible: see
-# `_REREAD_USERS`.
+# `_REREAD_USERS`. Users are looked up one by one in both places: a join, or EXISTS, reads all of
+# them while PostgreSQL has no statistics of a new or restored table.
 _INSERT = """
 WITH new AS MATERIALIZED (
   SELECT *
@@ -321,7 +322,7 @@ WITH new AS MATERIALIZED (
     FROM new
    WHERE (nonce IS NULL
           OR EXISTS (SELECT FROM signed s WHERE s.brand_id = new.brand_id AND s.nonce = new.nonce))
-     AND (subject IS NOT NULL OR EXISTS (SELECT FROM users u WHERE u.email_key = new.email_key))
+     AND (subject IS NOT NULL OR (SELECT true FROM users u WHERE u.email_key = new.email_key))
    ORDER BY brand_id, event_type, email_key
       ON CONFLICT (brand_id, event_type, email_key) DO UPDATE
      SET claims = excluded.claims, last_event_id = excluded.last_event_id,
@@ -344,7 +345,8 @@ WITH new AS MATERIALIZED (
          a.subject IS NOT NULL AND new_users.email_key IS NULL AND u.id IS NULL AS is_unseen
     FROM accepted a
     LEFT JOIN new_users ON new_users.email_key = a.email_key
-    LEFT JOIN users u ON u.email_key = a.email_key
+    LEFT JOIN LATERAL (SELECT id, wallet FROM users WHERE users.email_key = a.email_key LIMIT 1) u
+           ON true
 ), counted AS (
   INSERT INTO event_claim_totals (brand_id, event_type, claims, maximum)
   SELECT brand_id, event_type,
