@@ -75,17 +75,17 @@ class RelaySimulator:
         simulated with more gas than it is sent with, nor with so little that nodes would disagree
         about its result. A refusal counts unless two other nodes let the call pass.
         """
-        check_gas_limit(plan.data, requested)
+        least = check_gas_limit(plan.data, requested)
         try:
-            return await self._gas_limit(plan, sender, requested, at)
+            return await self._gas_limit(plan, sender, requested, least, at)
         except _NODES_REFUSALS:
-            limit = await self._limit_of_others(plan, sender, requested, at.node)
+            limit = await self._limit_of_others(plan, sender, requested, least, at.node)
             if limit is None:
                 raise
             return limit
 
     async def _limit_of_others(
-        self, plan: RelayPlan, sender: Address, requested: int | None, node: Node
+        self, plan: RelayPlan, sender: Address, requested: int | None, least: int, node: Node
     ) -> int | None:
         """The gas limit of a call that passes at two other nodes, or None."""
         limits = []
@@ -93,7 +93,7 @@ class RelaySimulator:
         async def passes(view: ChainView) -> bool:
             at = SimulatedAt(view.node, view.head)
             try:
-                limits.append(await self._gas_limit(plan, sender, requested, at))
+                limits.append(await self._gas_limit(plan, sender, requested, least, at))
             except _NODES_REFUSALS:
                 return False
             return True
@@ -101,9 +101,8 @@ class RelaySimulator:
         return max(limits) if await is_passed_by_others(node, passes) else None
 
     async def _gas_limit(
-        self, plan: RelayPlan, sender: Address, requested: int | None, at: SimulatedAt
+        self, plan: RelayPlan, sender: Address, requested: int | None, least: int, at: SimulatedAt
     ) -> int:
-        least = check_gas_limit(plan.data, requested)
         if plan.inner_call is not None:
             least = max(least, await self._gas_for_inner_call(plan.inner_call, sender, at))
         if requested is None:
