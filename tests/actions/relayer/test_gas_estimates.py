@@ -119,7 +119,7 @@ async def test_a_due_estimate_is_renewed_after_the_call_that_made_it_due() -> No
         assert chain.estimates == 1, "the caller may publish first"
 
         async def is_renewed() -> bool:
-            return await relay_simulator.gas_limit(PLAN, RELAYER.address, None) == 50_000
+            return await relay_simulator.gas_limit(PLAN, RELAYER.address, None) == 60_000
 
         await until(is_renewed)
     assert chain.estimates == 2

@@ -107,9 +107,15 @@ async def gas_limit(script: Script, wanted: int | None = None) -> int:
 
 @pytest.mark.parametrize(
     ("needed", "limit"),
-    [(80_000, 100_000), (21_064, 26_330), (900_000, 1_000_000), (1_000_000, 1_000_000)],
+    [
+        (84_000, 105_000),
+        (54_000, 74_000),
+        (21_064, 41_064),
+        (900_000, 1_000_000),
+        (1_000_000, 1_000_000),
+    ],
 )
-async def test_a_call_is_sent_with_a_quarter_more_than_it_needs_and_never_too_much(
+async def test_a_call_is_sent_with_a_quarter_or_a_storage_slot_more_and_never_too_much(
     needed: int, limit: int
 ) -> None:
     script = Script(eth_estimateGas=hex(needed))

@@ -197,7 +197,7 @@ class Contracts:
         raw = self.signature(by, "LTZ", "Permit", message)
         return (by.address, value, deadline, raw[64], raw[:32], raw[32:64])
 
-    async def sign(self, by: Party, to: Address, data: bytes) -> bytes:
+    async def sign(self, by: Party, to: Address, data: bytes, gas_limit: int = GAS_LIMIT) -> bytes:
         """Returns a raw transaction with sufficient fees."""
         head, _ = await self.node.head_and_final()
         market = await self.node.gas_price(head)
@@ -207,7 +207,7 @@ class Contracts:
                 nonce=await self.node.nonce(by.address),
                 max_priority_fee_per_gas=market.tip,
                 max_fee_per_gas=2 * market.base_fee + market.tip,
-                gas_limit=GAS_LIMIT,
+                gas_limit=gas_limit,
                 to=to,
                 value=0,
                 data=data,
