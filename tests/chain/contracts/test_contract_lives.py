@@ -488,7 +488,7 @@ async def test_the_relay_key_alone_can_neither_mint_nor_redirect_nor_take(
         refusal = await contracts.refusal(thief, contract, function, *arguments)
         assert refusal == error, (contract, function)
 
-    # The key can only spend an allowance on a perk, an item or a deal of the same user.
+    # The key can spend an allowance to a contract on a perk, an item or a deal of the same user.
     permit = await contracts.permit(user, "PointsSale", 5 * LTZ)
     calls = [
         contract_abi.encode_call("PointsSale", "permitLTZ", *permit),
@@ -499,6 +499,22 @@ async def test_the_relay_key_alone_can_neither_mint_nor_redirect_nor_take(
     receipt = await contracts.send(thief, "PointsSale", "multicall", calls)
     assert contracts.event("PointsSale", receipt, "Purchased")["buyer"] == user.address
     assert await contracts.balance(thief) == 0
+
+
+async def test_the_relay_key_takes_what_a_permit_allows_its_wallet_and_no_role_stops_that(
+    contracts: Contracts,
+) -> None:
+    """A relayed `multicall([permit, transferFrom])` names the relay wallet as the spender."""
+    user, wallet, thief = await a_user(contracts, ltz=9), Party(), Party()
+    await contracts.give_gas_money(wallet)
+    owner, *signed = await contracts.permit_of(user, wallet.address, 5 * LTZ)
+
+    permit = contract_abi.encode_call("LTZ", "permit", owner, wallet.address, *signed)
+    take = contract_abi.encode_call("LTZ", "transferFrom", owner, thief.address, 5 * LTZ)
+    await contracts.send(wallet, "LTZ", "multicall", [permit, take])
+
+    assert await contracts.balance(thief) == 5 * LTZ
+    assert await contracts.view("LTZ", "allowance", owner, wallet.address) == 0
 
 
 # Reverts

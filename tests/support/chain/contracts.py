@@ -186,10 +186,14 @@ class Contracts:
 
     async def permit(self, by: Party, contract: str, value: int) -> tuple[object, ...]:
         """Returns the arguments of `permitLTZ` on `contract`: the user allows it `value` wei."""
+        return await self.permit_of(by, self.at[contract], value)
+
+    async def permit_of(self, by: Party, spender: Address, value: int) -> tuple[object, ...]:
+        """Returns the arguments of a permit for any spender, without the spender."""
         deadline = await self.now() + HOUR
         message = {
             "owner": checksummed(by.address),
-            "spender": checksummed(self.at[contract]),
+            "spender": checksummed(spender),
             "value": value,
             "nonce": await self.view("LTZ", "nonces", by.address),
             "deadline": deadline,
