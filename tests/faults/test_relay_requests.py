@@ -32,7 +32,7 @@ from tests.support.relays.signing import (
     settle_with_sig,
     transfer,
 )
-from tests.support.waiting import Stopwatch
+from tests.support.waiting import Stopwatch, until
 
 ITEM_PRICE = 15 * LTZ
 DEAL = 30 * LTZ
@@ -536,6 +536,40 @@ async def test_forty_concurrent_relays_publish_thirty_five(relays: Relays) -> No
     assert await relays.chain.published() == before + HOURLY
     assert await relays.chain.balance(friend) == HOURLY
     await assert_only_this_user_has_to_wait(relays, user)
+
+
+async def test_calls_that_spend_the_same_ltz_at_once_revert_on_chain_and_count(
+    one_relays: Relays,
+) -> None:
+    """Each passes its simulation: only the block shows that another one was first."""
+    chain, friend = one_relays.chain, Account.create().address
+    user = await one_relays.welcomed()
+    transfers = [
+        await transfer(chain, user.account, user.wallet, friend, A_WELCOME) for _ in range(3)
+    ]
+    published = await chain.published() + len(transfers)
+    async with chain.mining_on_request():
+        relays = [
+            asyncio.create_task(one_relays.relay(user, "LTZ", data, gasLimit=150_000))
+            for data in transfers
+        ]
+        await until(lambda: is_published(one_relays, published))
+        await chain.rpc("evm_mine")
+        answers = await asyncio.gather(*relays)
+
+    assert Counter(answer.status for answer in answers) == {200: 1, 500: 2}
+    for answer in answers:
+        if answer.status == 500:
+            details = answer.assert_refused(500, "TRANSACTION_FAILED")
+            assert "ERC20InsufficientBalance" in details["reason"]
+            assert details["transactionHash"]
+    assert await chain.balance(friend) == A_WELCOME
+    last = await one_relays.relay(user, "LTZ", transfers[0])
+    assert last.limits[1] == HOURLY - len(transfers)
+
+
+async def is_published(relays: Relays, count: int) -> bool:
+    return await relays.chain.published() == count
 
 
 async def assert_only_this_user_has_to_wait(relays: Relays, user: User) -> None:
