@@ -325,6 +325,29 @@ async def test_ltz_is_sent_by_a_permit_that_names_the_operator(
     assert await relays.chain.view("LTZ", "allowance", user.wallet, spender) == 0
 
 
+async def test_a_transfer_whose_permit_is_mined_before_it_passes_when_it_is_sent_again(
+    one_relays: Relays,
+) -> None:
+    chain, friend = one_relays.chain, Account.create().address
+    user, spender = await one_relays.welcomed(), chain.operators[-1]
+    permit = await one_relays.permit(user, spender, 9 * LTZ)
+    data = call("LTZ", "transferFrom", user.wallet, friend, 9 * LTZ)
+    metadata = {"permit": permit.json}
+
+    published = await chain.published() + 1
+    async with chain.mining_on_request():
+        await chain.publish(Account.create(), "LTZ", permit.call)
+        first = asyncio.create_task(one_relays.relay(user, "LTZ", data, metadata=metadata))
+        await until(lambda: is_published(one_relays, published))
+        await chain.rpc("evm_mine")
+        (await first).assert_reverted("ERC2612InvalidSigner")
+    assert await chain.view("LTZ", "allowance", user.wallet, spender) == 9 * LTZ
+    await relayed(one_relays, user, "LTZ", data, metadata=metadata)
+
+    assert await chain.balance(friend) == 9 * LTZ
+    assert await chain.view("LTZ", "allowance", user.wallet, spender) == 0
+
+
 # Refusals and reverts
 
 
