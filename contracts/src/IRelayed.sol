@@ -7,7 +7,8 @@ pragma solidity 0.8.37;
 /// sent by anyone, whatever became of the relay.
 ///
 /// Amounts are in wei of LTZ (10^-18 LTZ), times in Unix seconds. A deadline counts as met in the second it names.
-/// Signatures are 65 bytes (r, s, v) of an externally owned account; a contract account calls for itself.
+/// Signatures are 65 bytes (r, s, v) of an externally owned account; a contract account calls for itself, or through the
+/// relay where there is no such function, as in PointsSale.
 interface IRelayed {
     /// @notice The signature's deadline has passed.
     error SignatureExpired(uint256 deadline);
