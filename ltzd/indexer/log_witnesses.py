@@ -48,7 +48,7 @@ Raises NodeUnavailable, also for a node that is silent for the witnesses' patien
 
 @dataclass(frozen=True, slots=True)
 class LogQuestion:
-    """A question to each node: the logs of `contracts` in a range of blocks that ends with `last`."""
+    """A question to each node: the logs of `contracts` in the blocks up to `last`."""
 
     contracts: Sequence[Address]
     last: Header
