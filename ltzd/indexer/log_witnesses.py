@@ -2,14 +2,16 @@
 
 Block hashes link blocks, but not the answers about their logs: a node could omit, change or invent
 logs of a true block. While other nodes are usable, one of them must show the same logs. If nodes
-differ, the logs of the most nodes count. In a tie, logs that contradict the block's bloom do not
-count, and logs that one side merely lacks do; if neither decides, nothing is written.
+differ, the logs of the most nodes count. In a tie the block decides: its hash proves its receipts,
+whoever shows them. Of a chain whose blocks prove nothing, logs that contradict the block's bloom do
+not count, and logs that one side merely lacks do; if nothing decides, nothing is written.
 """
 
 import asyncio
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -23,7 +25,7 @@ from ltzd.indexer.contracts import NodeLog
 from ltzd.indexer.log_checks import LOGS
 from ltzd.indexer.slices import slices
 from ltzd.rules.indexer.disputes import SECOND_LOOK_SECONDS
-from ltzd.values import Hash32, address_of, hash_of
+from ltzd.values import Address, Hash32, address_of, hash_of
 
 log = structlog.get_logger()
 
@@ -45,6 +47,15 @@ Raises NodeUnavailable, also for a node that is silent for the witnesses' patien
 
 
 @dataclass(frozen=True, slots=True)
+class LogQuestion:
+    """A question to each node: the logs of `contracts` in the blocks up to `last`."""
+
+    contracts: Sequence[Address]
+    last: Header
+    read: ReadLogs
+
+
+@dataclass(frozen=True, slots=True)
 class Testimony:
     node: Node
     logs: Mapping[LogKey, NodeLog]
@@ -52,6 +63,10 @@ class Testimony:
     @property
     def keys(self) -> frozenset[LogKey]:
         return frozenset(self.logs)
+
+    def provable_keys(self, number: int) -> frozenset[tuple[object, ...]]:
+        """The part of a block's logs that its hash can prove: all but the logs' transactions."""
+        return frozenset(key[:-1] for key in self.logs if key[0] == number)
 
 
 class LogWitnesses:
@@ -71,9 +86,9 @@ class LogWitnesses:
         return self._clock() - self._disputed_at <= _SAME_DISPUTE_SECONDS
 
     async def confirmed(
-        self, node: Node, logs: Iterable[NodeLog], last: Hash32, read: ReadLogs
+        self, node: Node, logs: Iterable[NodeLog], question: LogQuestion
     ) -> list[NodeLog] | None:
-        """The logs that other nodes confirm, up to the block `last`.
+        """The logs that other nodes confirm.
 
         Returns None if nothing decides between the nodes, or no other node has the blocks yet. If
         no other node answers, the logs count after the policy's waiting time. Raises
@@ -86,9 +101,9 @@ class LogWitnesses:
         for attempt in range(_ATTEMPTS):
             if attempt:
                 await asyncio.sleep(_ASK_AGAIN_SECONDS)
-            witnesses, has_late = await self._witnesses(own, last, read)
+            witnesses, has_late = await self._witnesses(own, question)
             if witnesses and witnesses[-1].keys != own.keys:
-                decided = await _decided([own, *witnesses])
+                decided = await self._decided([own, *witnesses], question)
                 if decided is None:
                     self._note_dispute([own, *witnesses])
                 return decided
@@ -116,7 +131,7 @@ class LogWitnesses:
         return node.is_alone or waited >= self.patience_seconds
 
     async def _witnesses(
-        self, own: Testimony, last: Hash32, read: ReadLogs
+        self, own: Testimony, question: LogQuestion
     ) -> tuple[list[Testimony], bool]:
         """Asks the other nodes until one agrees, or all have answered.
 
@@ -127,7 +142,7 @@ class LogWitnesses:
         others = own.node.others()
         has_late = not others
         for other in others:
-            testimony = await self._testimony(other, last, read)
+            testimony = await self._testimony(other, question)
             if testimony is None:
                 has_late = has_late or not await self._is_elsewhere(own.node, other)
                 continue
@@ -136,13 +151,14 @@ class LogWitnesses:
                 break
         return witnesses, has_late
 
-    async def _testimony(self, other: Node, last: Hash32, read: ReadLogs) -> Testimony | None:
-        """Returns None if the node does not answer in time, or does not show the block `last`."""
+    async def _testimony(self, other: Node, question: LogQuestion) -> Testimony | None:
+        """Returns None if the node does not answer in time, or does not show the last block."""
         try:
             # `read` bounds each request; a range may take several.
             async with asyncio.timeout(2 * self.patience_seconds):
-                logs, shown = await read(other)
-                return Testimony(other, await _by_key(logs)) if shown == last else None
+                logs, shown = await question.read(other)
+                is_shown = shown == question.last.hash
+                return Testimony(other, await _by_key(logs)) if is_shown else None
         except (NodeUnavailable, TimeoutError):
             return None
 
@@ -156,32 +172,83 @@ class LogWitnesses:
             return False
         return head is not None and block is not None and block.hash != head.hash
 
+    async def _decided(
+        self, testimonies: Sequence[Testimony], question: LogQuestion
+    ) -> list[NodeLog] | None:
+        """The logs that most nodes show, or else that the blocks prove or at least allow.
 
-async def _decided(testimonies: Sequence[Testimony]) -> list[NodeLog] | None:
-    """The logs that most nodes show, or that the only possible node shows; None if undecided.
+        Returns None if nothing decides. `testimonies` begins with the node in use.
+        """
+        (keys, votes), *_ = Counter(testimony.keys for testimony in testimonies).most_common()
+        if 2 * votes <= len(testimonies):
+            possible = await self._unrefuted(testimonies, question)
+            if len({testimony.keys for testimony in possible}) > 1:
+                possible = await _plausible(possible[0], possible[-1])
+            if not possible:
+                return None
+            keys = possible[0].keys
+        for testimony in testimonies:
+            # A node that lacks logs may have an index that lags; the node in use must not be used
+            # on.
+            if testimony.keys != keys and (testimony is testimonies[0] or testimony.keys - keys):
+                testimony.node.report_contradiction(LOGS)
+        return next(list(each.logs.values()) for each in testimonies if each.keys == keys)
 
-    `testimonies` begins with the node in use.
-    """
-    (keys, votes), *_ = Counter(testimony.keys for testimony in testimonies).most_common()
-    if 2 * votes <= len(testimonies):
-        right = await _plausible(testimonies[0], testimonies[-1])
-        if right is None:
-            return None
-        keys = right.keys
-    for testimony in testimonies:
-        # A node that lacks logs may have an index that lags; the node in use must not be used on.
-        if testimony.keys != keys and (testimony is testimonies[0] or testimony.keys - keys):
-            testimony.node.report_contradiction(LOGS)
-    return next(list(each.logs.values()) for each in testimonies if each.keys == keys)
+    async def _unrefuted(
+        self, testimonies: Sequence[Testimony], question: LogQuestion
+    ) -> Sequence[Testimony]:
+        """The testimonies that no block refutes, of one after the other about which they differ."""
+        left = testimonies
+        while len({testimony.keys for testimony in left}) > 1:
+            all_keys = [testimony.keys for testimony in left]
+            number = min(
+                key[0] for key in frozenset.union(*all_keys) - frozenset.intersection(*all_keys)
+            )
+            proved = await self._proved_logs(left, number, question)
+            if proved is None:
+                break
+            right = proved.provable_keys(number)
+            agreeing = [each for each in left if each.provable_keys(number) == right]
+            if len(agreeing) == len(left):
+                break  # They differ in the transactions alone.
+            left = agreeing
+        return left
+
+    async def _proved_logs(
+        self, testimonies: Iterable[Testimony], number: int, question: LogQuestion
+    ) -> Testimony | None:
+        """The logs of the block at this height, proved by a node; None if none proves them.
+
+        All nodes show the last block, whose hash proves its ancestors, and each of them its logs.
+        """
+        for node in (testimony.node for testimony in testimonies):
+            # A node that is slow to prove logs stays usable: the other one would be believed alone.
+            with suppress(NodeUnavailable, TimeoutError):
+                async with asyncio.timeout(2 * self.patience_seconds):
+                    logs = await _proved_logs_at(node, number, question)
+                    if logs is not None:
+                        return Testimony(node, await _by_key(logs))
+        return None
 
 
-async def _plausible(first: Testimony, second: Testimony) -> Testimony | None:
+async def _proved_logs_at(
+    node: Node, number: int, question: LogQuestion
+) -> Sequence[NodeLog] | None:
+    """Raises NodeUnavailable."""
+    block_hash = await node.proven_ancestor(question.last, number)
+    if block_hash is None:
+        return None
+    logs, is_proved = await node.proven_logs(block_hash, *question.contracts)
+    return logs if is_proved else None
+
+
+async def _plausible(first: Testimony, second: Testimony) -> Sequence[Testimony]:
     """The testimony whose own logs fit the blocks' blooms, if the other has none that do."""
     only_first = await _fit_blooms(first, first.keys - second.keys)
     only_second = await _fit_blooms(second, second.keys - first.keys)
     if only_first == only_second:
-        return None
-    return first if only_first else second
+        return ()
+    return (first,) if only_first else (second,)
 
 
 async def _fit_blooms(testimony: Testimony, keys: Iterable[LogKey]) -> bool:

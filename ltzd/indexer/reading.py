@@ -25,7 +25,7 @@ from ltzd.errors import NodeUnavailable
 from ltzd.indexer.contracts import Fact, FactBatch, IndexedContract, NodeLog
 from ltzd.indexer.future_blocks import check_future_blocks
 from ltzd.indexer.log_checks import LogChecks
-from ltzd.indexer.log_witnesses import LogWitnesses
+from ltzd.indexer.log_witnesses import LogQuestion, LogWitnesses
 from ltzd.indexer.slices import slices
 from ltzd.store.indexer.chains import BlockRow
 from ltzd.values import Address, Hash32, address_of, hash_of
@@ -182,7 +182,8 @@ async def confirmed_logs(
         )
         return shown, header.hash if header else None
 
-    return await witnesses.confirmed(node, logs, last.hash, read)
+    question = LogQuestion(addresses(contracts), last, read)
+    return await witnesses.confirmed(node, logs, question)
 
 
 async def _logs_in_parts(

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ltzd.chain.node.answers.typed import Header
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcCall
 from ltzd.errors import Broken, NodeUnavailable
 from ltzd.indexer.follower import Follower
-from ltzd.indexer.log_witnesses import LogWitnesses
+from ltzd.indexer.log_witnesses import LogQuestion, LogWitnesses
 from ltzd.indexer.policy import BackfillPolicy, IndexerPolicy
 from ltzd.store.database import Pool, session
 from ltzd.store.indexer import chains
@@ -31,6 +32,7 @@ from tests.support.chain.fake_node import (
     transfer_log,
 )
 from tests.support.chain.node_group import NodeGroup
+from tests.support.index_model.proving_node import ProvingNode
 from tests.support.rows.core import a_hash, a_wallet, follow, value
 
 ANN, BOB = a_wallet(1), a_wallet(2)
@@ -684,6 +686,139 @@ async def test_a_height_that_is_no_number_ends_neither_the_term_nor_the_process(
     assert await heights(watched) == [1]
 
 
+# --- logs that a block's hash proves or refutes -------------------------------------------------
+
+
+def change_all_logs(node: FakeNode, change: Callable[[list[Any]], list[Any]]) -> None:
+    """The node's lie: by range, by hash, and in receipts."""
+    logs, receipts = node._methods["eth_getLogs"], node._methods["eth_getBlockReceipts"]
+    node._methods["eth_getLogs"] = lambda where: change(logs(where))
+    node._methods["eth_getBlockReceipts"] = lambda block_hash: [
+        {**receipt, "logs": change(receipt["logs"])} for receipt in receipts(block_hash)
+    ]
+
+
+def with_amount(amount: int) -> Callable[[list[Any]], list[Any]]:
+    return lambda logs: [log | {"data": f"0x{amount:064x}"} for log in logs]
+
+
+def doubled(logs: list[Any]) -> list[Any]:
+    """A second log of the same block, which its bloom allows."""
+    return [*logs, *(log | {"logIndex": "0x7"} for log in logs[:1])]
+
+
+LIES: dict[str, Callable[[list[Any]], list[Any]]] = {
+    "another amount": with_amount(11),
+    "a log more": doubled,
+    "no log": lambda _logs: [],
+}
+
+
+@pytest.mark.parametrize("distance", [1, 3], ids=["the last block", "a block below the last"])
+@pytest.mark.parametrize("liar", [0, 1], ids=["in use", "not in use"])
+@pytest.mark.parametrize("lie", LIES)
+async def test_of_two_nodes_logs_the_block_proves_the_true_ones(
+    watch: Watch, lie: str, liar: int, distance: int
+) -> None:
+    nodes = NodeGroup.of(2, kind=ProvingNode)
+    watched = await watch(nodes)
+    nodes.nodes[0].mine(distance, logs=[given_to(ANN, 10)])
+    nodes.share(0)
+    change_all_logs(nodes.nodes[liar], LIES[lie])
+
+    await watched.steps(3)
+
+    assert await watched.balance(ANN) == 10
+    # A node that lacks logs, and is not in use, may have an index that lags.
+    is_reported = liar == 0 or lie != "no log"
+    assert set(nodes.reported) <= {(liar, "logs")}
+    assert bool(nodes.reported) == is_reported
+
+
+async def test_of_three_nodes_logs_that_all_differ_the_block_proves_the_true_ones(
+    watch: Watch,
+) -> None:
+    """Two blocks decide: of each the hash refutes one node."""
+    nodes = NodeGroup.of(3, kind=ProvingNode)
+    watched = await watch(nodes)
+    nodes.nodes[0].mine(logs=[given_to(ANN, 10)])
+    first = hex_of(nodes.nodes[0].head.hash)
+    nodes.nodes[0].mine(2, logs=[given_to(BOB, 20)])
+    nodes.share(0)
+
+    def lie_about(is_first: bool, amount: int) -> Callable[[list[Any]], list[Any]]:
+        return lambda logs: [
+            log | {"data": f"0x{amount:064x}"} if (log["blockHash"] == first) == is_first else log
+            for log in logs
+        ]
+
+    change_all_logs(nodes.nodes[0], lie_about(False, 11))
+    change_all_logs(nodes.nodes[1], lie_about(True, 12))
+
+    await watched.steps(3)
+
+    assert (await watched.balance(ANN), await watched.balance(BOB)) == (10, 20)
+    assert set(nodes.reported) == {(0, "logs"), (1, "logs")}
+
+
+async def test_a_block_that_a_node_made_up_proves_no_logs(watch: Watch) -> None:
+    """The false block proves its logs, but no true block has it as an ancestor."""
+    nodes = NodeGroup.of(2, kind=ProvingNode)
+    watched = await watch(nodes)
+    true, liar = nodes.nodes
+    true.mine(3)
+    liar.mine(logs=[given_to(BOB, 20)])
+    made_up = liar.head
+    nodes.share(0)
+    liar.blocks[1] = made_up
+
+    await watched.step()
+
+    assert (await watched.cursor()).hash == true.head.hash
+    assert await watched.balance(BOB) == 0
+    assert nodes.reported == [(1, "logs")]
+
+
+async def test_a_node_that_is_slow_to_prove_logs_leaves_the_liar_not_alone(watch: Watch) -> None:
+    nodes = NodeGroup.of(2, kind=ProvingNode)
+    watched = await watch(nodes, replace(POLICY, second_look_seconds=0.05))
+    true, liar = nodes.nodes
+    true.mine(logs=[given_to(ANN, 10)])
+    nodes.share(0)
+    change_all_logs(liar, with_amount(11))
+    answer = true._answer
+
+    async def answer_no_receipts(method: str, params: Sequence[Any]) -> Any:
+        if method == "eth_getBlockReceipts":
+            await asyncio.Event().wait()
+        return await answer(method, params)
+
+    true._answer = answer_no_receipts  # type: ignore[method-assign]
+    await watched.steps(3)
+
+    assert (await watched.cursor()).number == 0
+    assert nodes.silent == []
+    assert set(nodes.reported) == {(0, "logs"), (1, "logs")}
+
+
+async def test_nodes_that_name_different_transactions_of_a_log_are_not_decided_by_its_block(
+    watch: Watch,
+) -> None:
+    nodes = NodeGroup.of(2, kind=ProvingNode)
+    watched = await watch(nodes)
+    nodes.nodes[0].mine(logs=[given_to(ANN, 10)])
+    nodes.share(0)
+    another = hex_of(a_hash("another transaction"))
+    change_all_logs(
+        nodes.nodes[1], lambda logs: [log | {"transactionHash": another} for log in logs]
+    )
+
+    await watched.steps(6)
+
+    assert (await watched.cursor()).number == 0
+    assert set(nodes.reported) == {(0, "logs"), (1, "logs")}
+
+
 # --- finality ---------------------------------------------------------------------------------
 
 
@@ -853,7 +988,8 @@ async def test_other_tasks_run_while_a_block_of_thousands_of_logs_is_compared() 
     async def read(_node: Node) -> tuple[list[dict[str, Any]], Hash32]:
         return logs, block
 
+    last = Header(1, block, a_hash("its parent"), 0, bytes(256), None)
     others = asyncio.create_task(take_turns())
-    assert await LogWitnesses().confirmed(node, logs, block, read) == logs
+    assert await LogWitnesses().confirmed(node, logs, LogQuestion([], last, read)) == logs
     others.cancel()
     assert turns >= 2 * len(logs) / 200, "the logs of each node are compared 200 at a time"

@@ -14,11 +14,12 @@ from ltzd.chain.node.log_entries import LogEntry, log_entries
 from ltzd.chain.node.publish_outcomes import classify_publish_error
 from ltzd.chain.node.refusals import RefusalKind
 from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
+from ltzd.chain.proofs.headers import is_header_of
 from ltzd.chain.proofs.receipts import are_receipts_of
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import GasPrice
-from ltzd.values import Address, Hash32, address_of, hex_of
+from ltzd.values import Address, Hash32, address_of, hash_of, hex_of
 
 BlockRef: TypeAlias = Header | int | str
 """A block by its header, which names exactly that block (EIP-1898), by height, or by tag."""
@@ -28,6 +29,7 @@ _MARKET: Sequence[RpcCall] = (
     ("eth_maxPriorityFeePerGas", ()),
 )
 
+_HEADERS_AT_ONCE = 200
 _RECEIPTS_AT_ONCE = 200
 _LARGE_BLOCK = 256
 """From so many transactions on, anvil is not asked for all receipts of a block at once: for each it
@@ -186,6 +188,24 @@ class Node:
             typed.header_of(typed.checked(answer), number)
             for answer, number in zip(answers, numbers, strict=True)
         ]
+
+    async def proven_ancestor(self, header: Header, number: int) -> Hash32 | None:
+        """The hash of a block's ancestor at this height, which the blocks from there on prove.
+
+        None if the node lacks one of them, or the chain encodes headers in its own way.
+        """
+        proved = header.hash
+        heights = range(header.number, number, -1)
+        for first in range(0, len(heights), _HEADERS_AT_ONCE):
+            numbers = heights[first : first + _HEADERS_AT_ONCE]
+            answers = await self._rpc.batch(
+                [("eth_getBlockByNumber", (hex(each), False)) for each in numbers]
+            )
+            for block in map(typed.checked, answers):
+                if not is_header_of(block, proved):
+                    return None
+                proved = hash_of(block["parentHash"])
+        return proved
 
     async def full_blocks(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """Canonical blocks at these heights with their transactions, as the node shows them."""

@@ -1,4 +1,4 @@
-"""A node of three lies about logs of true blocks: every event is minted and indexed."""
+"""A node of three, or of two, lies about logs of true blocks: every event is minted and indexed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -47,3 +47,21 @@ async def test_logs_that_only_the_node_in_use_shows_are_not_believed(
                 await site.indexed(answer, _INDEXED_SECONDS)
         finally:
             await node.recover()
+
+
+@pytest.mark.parametrize("is_in_use", [True, False], ids=["in use", "not in use"])
+async def test_of_two_nodes_the_block_itself_decides_which_logs_are_true(
+    sites: Sites, is_in_use: bool
+) -> None:
+    """Amounts are in no bloom, and none of two nodes is trusted more than the other."""
+    site = await sites.of("anvil", 2)
+    async with site.blocks():
+        used = await site.in_use()
+        liar = next(node for node in site.nodes if (node is used) == is_in_use)
+        await lie_with(lying(LIES["other amounts"]))(liar)
+        try:
+            answers = await site.post(_EVENTS)
+            for answer in answers:
+                await site.indexed(answer, _INDEXED_SECONDS)
+        finally:
+            await liar.recover()

@@ -30,9 +30,11 @@ class NodeGroup:
     """Position of each node that gave no answer in time, at each report."""
 
     @classmethod
-    def of(cls, count: int, *, blocks: int = 0) -> "NodeGroup":
+    def of(
+        cls, count: int, *, blocks: int = 0, kind: Callable[[], FakeNode] = FakeNode
+    ) -> "NodeGroup":
         """Nodes that share the same first blocks."""
-        nodes = [FakeNode() for _ in range(count)]
+        nodes = [kind() for _ in range(count)]
         for position, node in enumerate(nodes):
             node._salt = position * _SALTS
         pool = cls(nodes)
