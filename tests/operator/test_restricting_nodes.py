@@ -1,4 +1,4 @@
-"""Lanes on nodes of which one lies so that the lane would wait, refuse work or cancel its own.
+"""Lanes on nodes of which one lies so that the lane would wait, overpay, refuse or cancel work.
 
 The node in use is the first; it begins to lie while it is preferred.
 """
@@ -6,6 +6,7 @@ The node in use is the first; it begins to lie while it is preferred.
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -268,6 +269,56 @@ async def test_a_contradiction_that_lasts_is_logged_once(world: RelayWorld, coun
     events = [entry["event"] for entry in logs if entry["event"].startswith("node.")]
     wanted = ["node.disagrees"] if count == 3 else ["node.contested"] * 2
     assert [event for event in events if event != "node.verified"] == wanted
+
+
+def hides_the_base_fee(node: FakeNode) -> None:
+    """The node shows a chain without base fees, whose gas price is just below the cap."""
+    node.false_answers["eth_getBlockByNumber"] = _without_base_fee
+    node.false_answers["eth_gasPrice"] = lambda _: hex(90 * GWEI)
+
+
+def _without_base_fee(block: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in block.items() if name != "baseFeePerGas"}
+
+
+@pytest.mark.parametrize("count", [2, 3])
+async def test_a_node_that_hides_the_base_fee_makes_no_lane_pay_its_gas_price(
+    world: RelayWorld, count: int
+) -> None:
+    nodes = some_nodes(world, count)
+    hides_the_base_fee(nodes[0])
+    async with relaying(world, *nodes) as (pool, _):
+        await world.ask()
+        await until(lambda: true(len(world.node.pool) == 1))
+        assert "gas_price" in pool.contradictions()[0]
+    (sent,) = world.node.pool.values()
+    assert not sent.is_legacy
+    assert sent.max_fee_per_gas <= 3 * GWEI
+
+
+@pytest.mark.parametrize("count", [2, 3])
+async def test_a_base_fee_that_one_node_shows_as_too_low_keeps_no_mint_from_being_mined(
+    world: RelayWorld, count: int
+) -> None:
+    """By raises of a tenth the mint would need 32 attempts."""
+    nodes = some_nodes(world, count)
+    for node in (world.node, *nodes):
+        node.base_fee = 20 * GWEI
+    nodes[0].base_fee = GWEI
+    async with a_pool(*nodes) as pool:
+        lane = a_mint_lane(world, pool, POLICY)
+        async with running(lane.run()):
+            await until(lambda: true(lane.is_ready))
+            await world.queue()
+            await world.settled("published")
+            await until(lambda: is_mined(world), 10.0)
+            assert "gas_price" in pool.contradictions()[0]
+    assert len(set(world.node.sent()) | set(nodes[1].sent())) <= 4
+
+
+async def is_mined(world: RelayWorld) -> bool:
+    world.node.mine()
+    return bool(world.node.minted())
 
 
 # --- a liar that is asked second ---------------------------------------------------------------
