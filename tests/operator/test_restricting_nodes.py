@@ -17,7 +17,7 @@ from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.mints import references
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import LanePolicy, MintTarget, PauseBackoff
+from ltzd.operator.policy import NODE, LanePolicy, MintTarget, PauseBackoff
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.rules.operator.fees import GWEI
 from ltzd.store.database import Pool, transaction
@@ -553,3 +553,85 @@ async def test_references_that_all_nodes_show_as_used_stop_the_lane(
         lane = a_mint_lane(world, pool)
         async with running(lane.run()):
             assert "LTZ has minted reference" in await stop_of(lane)
+
+
+# --- a nonce that is too high ------------------------------------------------------------------
+
+
+def a_high_nonce(node: FakeNode) -> None:
+    node.false_nonce = 7
+
+
+def a_high_pending_nonce(node: FakeNode) -> None:
+    """The node claims that its pool holds transactions of every wallet."""
+    count = node._methods["eth_getTransactionCount"]
+    node._methods["eth_getTransactionCount"] = lambda wallet, tag: (
+        hex(7) if tag == "pending" else count(wallet, tag)
+    )
+
+
+NONCE_LIES: list[Lie] = [a_high_nonce, a_high_pending_nonce]
+
+
+@pytest.mark.parametrize("liar", [0, 1, 2])
+@pytest.mark.parametrize("lie", NONCE_LIES)
+async def test_one_node_of_three_stops_no_new_wallet_by_a_high_nonce(
+    world: RelayWorld, lie: Lie, liar: int
+) -> None:
+    nodes = some_nodes(world, 3)
+    lie(nodes[liar])
+    async with a_pool(*nodes) as pool:
+        lane = a_mint_lane(world, pool)
+        async with running(lane.run()):
+            await world.queue()
+            await world.settled("published")
+            assert lane.stopped is None
+    assert {sent.nonce for sent in world.node.pool.values()} == {0}
+
+
+@pytest.mark.parametrize("lie", NONCE_LIES)
+async def test_a_new_wallet_waits_while_two_nodes_disagree_about_its_nonce(
+    world: RelayWorld, lie: Lie
+) -> None:
+    nodes = some_nodes(world, 2)
+    honest = dict(nodes[0]._methods)
+    lie(nodes[0])
+    async with a_pool(*nodes) as pool:
+        lane = a_mint_lane(world, pool)
+        async with running(lane.run()):
+            await world.queue()
+            await until(lambda: true(lane.pause.reason == NODE))
+            await rounds(nodes[1], 4)
+            assert (lane.stopped, nodes[0].arrived, nodes[1].arrived) == (None, [], [])
+            nodes[0].false_nonce, nodes[0]._methods = None, honest
+            await world.settled("published")
+
+
+@pytest.mark.parametrize("liar", [0, 1, 2])
+@pytest.mark.parametrize("lie", NONCE_LIES)
+async def test_one_node_of_three_stops_no_lane_by_a_high_nonce_after_a_promotion(
+    world: RelayWorld, lie: Lie, liar: int
+) -> None:
+    nodes = some_nodes(world, 3)
+    await a_served_mint_lane(world, nodes)
+    await value(world.observer, "UPDATE lanes SET timeline = 'another server' RETURNING 1")
+    lie(nodes[liar])
+    async with a_pool(*nodes) as pool:
+        lane = a_mint_lane(world, pool)
+        async with running(lane.run()):
+            await world.queue()
+            await world.settled("published")
+            assert lane.stopped is None
+
+
+async def test_a_lane_that_one_node_of_two_stops_after_a_promotion_says_that_it_may_lie(
+    world: RelayWorld,
+) -> None:
+    nodes = some_nodes(world, 2)
+    await a_served_mint_lane(world, nodes)
+    await value(world.observer, "UPDATE lanes SET timeline = 'another server' RETURNING 1")
+    a_high_nonce(nodes[1])
+    async with a_pool(*nodes) as pool:
+        lane = a_mint_lane(world, pool)
+        async with running(lane.run()):
+            assert "1 of 2 nodes shows" in await stop_of(lane)
