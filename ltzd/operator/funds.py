@@ -25,7 +25,7 @@ from ltzd.values import hex_of
 log = structlog.get_logger()
 
 BALANCE = "balance"
-"""Nodes show different balances of a wallet after the same block."""
+"""Nodes show different balances, or nonces, of a wallet after the same block."""
 BLOCK_GAS = "block_gas"
 """Nodes show different gas limits of the same block."""
 
@@ -73,15 +73,20 @@ class FundsTracker:
         self._mined_nonces = 0
         """The costs of so many nonces are no longer reserved: a balance must lack them."""
 
-    async def read(self, view: ChainView) -> None:
+    async def read(self, view: ChainView, *, is_late: bool = False) -> None:
         """Read fees, balance and the block's gas limit, which `apply` then sets at once.
 
-        Raises NodeUnavailable.
+        `is_late`: a published transaction is not mined, so the price may be too low. Raises
+        NodeUnavailable.
         """
         gas_price = await view.node.gas_price(view.head)
         account = await self._account(view)
         if is_implausible(gas_price, self._policy) or self._is_short(account.balance, gas_price):
             gas_price = await prevailing_gas_price(view.node, gas_price, self._policy)
+        elif is_late:
+            gas_price = await prevailing_gas_price(
+                view.node, gas_price, self._policy, is_too_low=True
+            )
         l1_costs = await self.read_l1_costs()
         balance = await self._read_balance(view, gas_price)
         self._read = _Reading(gas_price, l1_costs, balance, await _block_gas(view))

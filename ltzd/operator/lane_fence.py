@@ -8,7 +8,7 @@ a person has looked into it (`ltzd lane adopt`).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
@@ -51,6 +51,7 @@ class LaneFence:
         self._signs = signs
         self._timeline = ""
         self._is_proven = self._is_suspected = False
+        self._is_disputed = False
         self.obstacle: str | None = COMPARING
         """The reason why no new work may be signed, or None while it may."""
         self.refusal: str | None = None
@@ -140,17 +141,34 @@ class LaneFence:
         Raises Stopped if the nodes show more than the database knows, to the end of the wait.
         """
         ahead = wallet_history.ahead_of(histories, record.next_nonce)
-        if ahead and (
-            len(ahead) == len(histories) or waited_seconds >= self._context.policy.pauses.comparing
-        ):
-            lane = self._context.lane
-            raise Stopped(
-                f"The {lane.kind} wallet {checksummed(lane.wallet)} has signed transactions up to "
-                f"nonce {wallet_history.next_free(ahead) - 1}, mined or pending, and the database "
-                f"knows {record.next_nonce} nonces: it has lost its last commits, or is an old "
-                "copy. `ltzd restore check` compares the two and says what to do"
-            )
-        return not ahead and wallet_history.used_by_all(histories) >= record.resumed_nonce
+        is_over = waited_seconds >= self._context.policy.pauses.comparing
+        if len(ahead) == len(histories):
+            raise self._lost_commits(ahead, record, "has signed")
+        if ahead and is_over:
+            shown = f"{len(ahead)} of {len(histories)} nodes"
+            if not wallet_history.are_outvoted(ahead, histories):
+                verb = "shows" if len(ahead) == 1 else "show"
+                raise self._lost_commits(ahead, record, f"has, as {shown} {verb}, signed")
+            self._report_dispute(wallet_history.next_free(ahead), record.next_nonce)
+        has_passed = not ahead or is_over
+        return has_passed and wallet_history.prevailing_used(histories) >= record.resumed_nonce
+
+    def _report_dispute(self, claimed: int, stored: int) -> None:
+        if not self._is_disputed:
+            kind = self._context.lane.kind
+            log.error("lane.nonces_disputed", kind=kind, claimed=claimed, stored=stored)
+        self._is_disputed = True
+
+    def _lost_commits(
+        self, ahead: Sequence[WalletHistory], record: LaneRecord, has_signed: str
+    ) -> Stopped:
+        lane = self._context.lane
+        return Stopped(
+            f"The {lane.kind} wallet {checksummed(lane.wallet)} {has_signed} transactions up to "
+            f"nonce {wallet_history.next_free(ahead) - 1}, mined or pending, and the database "
+            f"knows {record.next_nonce} nonces: it has lost its last commits, or is an old "
+            "copy. `ltzd restore check` compares the two and says what to do"
+        )
 
     async def _is_indexed(self, number: int) -> bool:
         async with session(self._context.pool) as connection:

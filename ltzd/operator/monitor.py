@@ -180,7 +180,7 @@ class ReceiptMonitor:
         late = self._late(oldest)
         is_held = self._in_flight.held_reason is not None
         is_urgent = bool(late) or is_held or self._guard.is_paused
-        await self._refresh(view, is_urgent=is_urgent)
+        await self._refresh(view, is_urgent=is_urgent, is_late=bool(late))
         # Nothing is outbid that signs with the same key.
         if not self._guard.is_wallet_shared and await self._resubmission.resubmit(
             oldest, view.head
@@ -188,14 +188,15 @@ class ReceiptMonitor:
             self._publisher.notify()
         self._publish_again(late)
 
-    async def _refresh(self, view: ChainView, *, is_urgent: bool) -> None:
+    async def _refresh(self, view: ChainView, *, is_urgent: bool, is_late: bool) -> None:
         """Refresh fees, balance and the work's own limits once a block; fees also when urgent.
 
         The cause of a pause may end without a block: a chain that mines on demand makes none then.
+        `is_late`: a published transaction has waited long for its receipt.
         """
         is_new = self._head is None or view.head.hash != self._head.hash
         if is_new or is_urgent or self._funds.gas_price is None:
-            await self._funds.read(view)
+            await self._funds.read(view, is_late=is_late)
             # The work sets its values last, so that nothing is signed between the two.
             await self._work.refresh(view)
             self._funds.apply()

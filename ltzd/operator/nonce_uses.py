@@ -103,10 +103,11 @@ class NonceUses:
             await self._opinion(other, oldest, use)
             for other in node.others(use.block_number)[:_OPINIONS]
         ]
-        if UseOpinion.DENIES in opinions:
+        is_taken = is_nonce_taken(use, final_number, opinions, is_alone=node.is_alone)
+        if UseOpinion.DENIES in opinions and not is_taken:
             log.error("nonce.use_disputed", nonce=oldest.nonce, block=use.block_number)
             self._start_again()
-        return is_nonce_taken(use, final_number, opinions, is_alone=node.is_alone)
+        return is_taken
 
     async def _is_gone(self, view: ChainView, use: NonceUse) -> bool:
         """Whether a reorg has removed the use's block; then the search starts again."""

@@ -90,6 +90,8 @@ class WalletComparison:
                 "dropped them, or publish the missing ones. If somebody else has the wallet's key, "
                 f"retire it: `ltzd wallet retire {checksummed(self.wallet)} --stolen`."
             )
+        if self.must_resume and wallet_history.contradict_each_other(self.histories):
+            return _disagreement(self.wallet)
         if self.is_lowered_in_doubt and self.record is not None:
             return (
                 f"The lane of {checksummed(self.wallet)} is at nonce {self.record.next_nonce}, and "
@@ -99,6 +101,13 @@ class WalletComparison:
                 "the settings."
             )
         return None
+
+
+def _disagreement(wallet: Address) -> str:
+    return (
+        f"The nodes disagree about the nonce of {checksummed(wallet)}: repeat the command "
+        "when they agree, or name only nodes that you trust."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,10 +324,7 @@ async def adopt(
     if lane.obstacle is not None:
         raise Refused(f"{lane.obstacle} Nothing changed.")
     if not wallet_history.agrees_on_used(lane.histories):
-        raise Refused(
-            f"The nodes disagree about the nonce of {checksummed(lane.wallet)}: repeat the command "
-            "when they agree, or name only nodes that you trust."
-        )
+        raise Refused(_disagreement(lane.wallet))
     seq = None
     if kind == MINT:
         cursor = await chains.cursor(connection, chain.chain_id)

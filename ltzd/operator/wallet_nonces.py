@@ -26,11 +26,12 @@ async def used_nonces(
     """The number of nonces that the wallet has used on chain, by the node that has seen the fewest.
 
     `stored` is the next nonce of the database, None for a wallet that it does not know. Raises
-    Stopped for an unknown wallet that has signed anything, unless the lane `adopts` it, and if
-    every node has seen more nonces than `stored` used or pending. If only one of several nodes
-    claims that, it may lie, and stops nothing: if it is right, the nonce's transaction is found
-    later. So the first node that has seen no more than `stored` decides without the others. Raises
-    NodeUnavailable if no node answers, or if the nodes disagree about an unknown wallet's nonce.
+    Stopped for an unknown wallet that has signed anything by most nodes, unless the lane `adopts`
+    it, and if every node has seen more nonces than `stored` used or pending. If only one of several
+    nodes claims that, it may lie, and stops nothing: if it is right, the nonce's transaction is
+    found later. So the first node that has seen no more than `stored` decides without the others.
+    Raises NodeUnavailable if no node answers, or if the nodes disagree about an unknown wallet's
+    nonce.
     """
     if stored is None:
         return await _first_nonce(node, wallet, kind, adopts=adopts)
@@ -53,20 +54,31 @@ async def used_nonces(
 async def _first_nonce(node: Node, wallet: Address, kind: str, *, adopts: bool) -> int:
     histories = await read_histories(node, wallet)
     first = wallet_history.next_free(histories)
-    if first and not adopts:
-        used = max(history.used for history in histories)
-        waiting = max(first - used, *(len(history.pooled) for history in histories))
-        pending = f", and {waiting} more wait in a node's pool" if waiting else ""
-        raise Stopped(
-            f"The database does not know the {kind} wallet {checksummed(wallet)}, which has used "
-            f"{used} nonces on chain{pending}: the wallet belongs to another database, or "
-            "something else signs with its key. If nothing else uses the wallet, run `ltzd lane "
-            f"adopt {checksummed(wallet)}`; if this database should know it, run `ltzd restore "
-            "check`"
-        )
-    if not wallet_history.agrees_on_used(histories):
-        raise NodeUnavailable("The nodes disagree about the wallet's nonce")
-    return first
+    claims = wallet_history.ahead_of(histories, 0)
+    if adopts:
+        if wallet_history.agrees_on_used(histories):
+            return first
+    elif wallet_history.are_outvoted(claims, histories):
+        if claims:
+            log.error("lane.nonces_disputed", kind=kind, claimed=first, stored=0)
+        return 0
+    elif 2 * len(claims) > len(histories):
+        raise Stopped(_unknown_wallet(wallet, kind, histories))
+    raise NodeUnavailable("The nodes disagree about the wallet's nonce")
+
+
+def _unknown_wallet(wallet: Address, kind: str, histories: Sequence[WalletHistory]) -> str:
+    used = max(history.used for history in histories)
+    pooled = max(len(history.pooled) for history in histories)
+    waiting = max(wallet_history.next_free(histories) - used, pooled)
+    pending = f", and {waiting} more wait in a node's pool" if waiting else ""
+    return (
+        f"The database does not know the {kind} wallet {checksummed(wallet)}, which has used "
+        f"{used} nonces on chain{pending}: the wallet belongs to another database, or "
+        "something else signs with its key. If nothing else uses the wallet, run `ltzd lane "
+        f"adopt {checksummed(wallet)}`; if this database should know it, run `ltzd restore "
+        "check`"
+    )
 
 
 async def read_histories(node: Node, wallet: Address) -> list[WalletHistory]:

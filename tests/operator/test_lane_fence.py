@@ -441,6 +441,21 @@ async def test_a_gap_in_the_pool_holds_the_lane_back(world: World) -> None:
         await world.adopt()
 
 
+async def test_a_nonce_that_one_node_alone_shows_as_used_leaves_the_lane_as_it_is(
+    world: World,
+) -> None:
+    """The lane would continue behind a hole, in which nothing is ever mined."""
+    async with world.serving():
+        pass
+    nodes = [world.node, world.node.sibling(), world.node.sibling()]
+    nodes[0].false_nonce = 7
+    done = await world.restore(nodes)
+    assert done.resumed == ()
+    (lane,) = done.held_back
+    assert "nodes disagree about the nonce" in (lane.obstacle or "")
+    assert await next_nonce(world) == 0
+
+
 async def index_reaches_the_head(world: World) -> None:
     async def is_there() -> bool:
         number = await value(world.observer, "SELECT cursor_number FROM chains")

@@ -172,6 +172,23 @@ async def test_a_reorg_that_the_nodes_agree_on_publishes_the_bytes_again(
     await world.executed_in_order()
 
 
+@pytest.mark.parametrize("liar", [1, 2])
+async def test_a_reorg_that_one_of_three_nodes_denies_publishes_the_bytes_again(
+    world: RelayWorld, liar: int
+) -> None:
+    nodes = [world.node, world.node.sibling(), world.node.sibling()]
+    world.node.final_depth = 50
+    await world.ask()
+    async with lane_on_nodes(world, *nodes):
+        await world.settled("published")
+        world.node.mine()
+        await world.relays_are("mined")
+        nodes[liar].blocks = list(world.node.blocks)
+        world.node.reorg(1, forgets_transactions=True)
+        await world.relays_are("sent")
+        await until(lambda: true(len(world.node.pool) == 1))
+
+
 async def test_a_reorg_that_one_of_two_nodes_denies_is_no_verdict(world: RelayWorld) -> None:
     """A node alone on a branch: the index of the first node follows the branch, the lane waits."""
     honest, world.node.final_depth = FakeNode(), 50
@@ -648,6 +665,21 @@ async def test_a_foreign_transaction_displaces_a_relay_once_its_block_is_final(
         await world.settled("displaced", "confirmed")
     assert (await world.progress(taken)).status is RelayStatus.FAILED
     assert world.node.executed().total() == 1
+
+
+@pytest.mark.parametrize("liar", [1, 2])
+async def test_one_node_of_three_cannot_deny_a_foreign_transaction_for_ever(
+    world: RelayWorld, liar: int
+) -> None:
+    nodes = [world.node, world.node.sibling(), world.node.sibling()]
+    nodes[liar].false_answers["eth_getBlockByNumber"] = lambda block: (
+        block and block | {"transactions": []}
+    )
+    async with lane_on_nodes(world, *nodes, policy=POLICY):
+        await taken_elsewhere(world, *nodes)
+        await until(lambda: true(bool(world.node.pool)))
+        world.node.mine(4)
+        await world.settled("displaced", "confirmed")
 
 
 @pytest.mark.parametrize("kept_states", [1_000_000, 2], ids=["archive", "pruned"])

@@ -1,4 +1,4 @@
-"""Lanes on nodes of which one lies so that the lane would wait, refuse work or cancel its own.
+"""Lanes on nodes of which one lies so that the lane would wait, overpay, refuse or cancel work.
 
 The node in use is the first; it begins to lie while it is preferred.
 """
@@ -6,6 +6,7 @@ The node in use is the first; it begins to lie while it is preferred.
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -16,7 +17,7 @@ from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.mints import references
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import LanePolicy, MintTarget, PauseBackoff
+from ltzd.operator.policy import NODE, LanePolicy, MintTarget, PauseBackoff
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.rules.operator.fees import GWEI
 from ltzd.store.database import Pool, transaction
@@ -270,6 +271,56 @@ async def test_a_contradiction_that_lasts_is_logged_once(world: RelayWorld, coun
     assert [event for event in events if event != "node.verified"] == wanted
 
 
+def hides_the_base_fee(node: FakeNode) -> None:
+    """The node shows a chain without base fees, whose gas price is just below the cap."""
+    node.false_answers["eth_getBlockByNumber"] = _without_base_fee
+    node.false_answers["eth_gasPrice"] = lambda _: hex(90 * GWEI)
+
+
+def _without_base_fee(block: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in block.items() if name != "baseFeePerGas"}
+
+
+@pytest.mark.parametrize("count", [2, 3])
+async def test_a_node_that_hides_the_base_fee_makes_no_lane_pay_its_gas_price(
+    world: RelayWorld, count: int
+) -> None:
+    nodes = some_nodes(world, count)
+    hides_the_base_fee(nodes[0])
+    async with relaying(world, *nodes) as (pool, _):
+        await world.ask()
+        await until(lambda: true(len(world.node.pool) == 1))
+        assert "gas_price" in pool.contradictions()[0]
+    (sent,) = world.node.pool.values()
+    assert not sent.is_legacy
+    assert sent.max_fee_per_gas <= 3 * GWEI
+
+
+@pytest.mark.parametrize("count", [2, 3])
+async def test_a_base_fee_that_one_node_shows_as_too_low_keeps_no_mint_from_being_mined(
+    world: RelayWorld, count: int
+) -> None:
+    """By raises of a tenth the mint would need 32 attempts."""
+    nodes = some_nodes(world, count)
+    for node in (world.node, *nodes):
+        node.base_fee = 20 * GWEI
+    nodes[0].base_fee = GWEI
+    async with a_pool(*nodes) as pool:
+        lane = a_mint_lane(world, pool, POLICY)
+        async with running(lane.run()):
+            await until(lambda: true(lane.is_ready))
+            await world.queue()
+            await world.settled("published")
+            await until(lambda: is_mined(world), 10.0)
+            assert "gas_price" in pool.contradictions()[0]
+    assert len(set(world.node.sent()) | set(nodes[1].sent())) <= 4
+
+
+async def is_mined(world: RelayWorld) -> bool:
+    world.node.mine()
+    return bool(world.node.minted())
+
+
 # --- a liar that is asked second ---------------------------------------------------------------
 
 
@@ -502,3 +553,85 @@ async def test_references_that_all_nodes_show_as_used_stop_the_lane(
         lane = a_mint_lane(world, pool)
         async with running(lane.run()):
             assert "LTZ has minted reference" in await stop_of(lane)
+
+
+# --- a nonce that is too high ------------------------------------------------------------------
+
+
+def a_high_nonce(node: FakeNode) -> None:
+    node.false_nonce = 7
+
+
+def a_high_pending_nonce(node: FakeNode) -> None:
+    """The node claims that its pool holds transactions of every wallet."""
+    count = node._methods["eth_getTransactionCount"]
+    node._methods["eth_getTransactionCount"] = lambda wallet, tag: (
+        hex(7) if tag == "pending" else count(wallet, tag)
+    )
+
+
+NONCE_LIES: list[Lie] = [a_high_nonce, a_high_pending_nonce]
+
+
+@pytest.mark.parametrize("liar", [0, 1, 2])
+@pytest.mark.parametrize("lie", NONCE_LIES)
+async def test_one_node_of_three_stops_no_new_wallet_by_a_high_nonce(
+    world: RelayWorld, lie: Lie, liar: int
+) -> None:
+    nodes = some_nodes(world, 3)
+    lie(nodes[liar])
+    async with a_pool(*nodes) as pool:
+        lane = a_mint_lane(world, pool)
+        async with running(lane.run()):
+            await world.queue()
+            await world.settled("published")
+            assert lane.stopped is None
+    assert {sent.nonce for sent in world.node.pool.values()} == {0}
+
+
+@pytest.mark.parametrize("lie", NONCE_LIES)
+async def test_a_new_wallet_waits_while_two_nodes_disagree_about_its_nonce(
+    world: RelayWorld, lie: Lie
+) -> None:
+    nodes = some_nodes(world, 2)
+    honest = dict(nodes[0]._methods)
+    lie(nodes[0])
+    async with a_pool(*nodes) as pool:
+        lane = a_mint_lane(world, pool)
+        async with running(lane.run()):
+            await world.queue()
+            await until(lambda: true(lane.pause.reason == NODE))
+            await rounds(nodes[1], 4)
+            assert (lane.stopped, nodes[0].arrived, nodes[1].arrived) == (None, [], [])
+            nodes[0].false_nonce, nodes[0]._methods = None, honest
+            await world.settled("published")
+
+
+@pytest.mark.parametrize("liar", [0, 1, 2])
+@pytest.mark.parametrize("lie", NONCE_LIES)
+async def test_one_node_of_three_stops_no_lane_by_a_high_nonce_after_a_promotion(
+    world: RelayWorld, lie: Lie, liar: int
+) -> None:
+    nodes = some_nodes(world, 3)
+    await a_served_mint_lane(world, nodes)
+    await value(world.observer, "UPDATE lanes SET timeline = 'another server' RETURNING 1")
+    lie(nodes[liar])
+    async with a_pool(*nodes) as pool:
+        lane = a_mint_lane(world, pool)
+        async with running(lane.run()):
+            await world.queue()
+            await world.settled("published")
+            assert lane.stopped is None
+
+
+async def test_a_lane_that_one_node_of_two_stops_after_a_promotion_says_that_it_may_lie(
+    world: RelayWorld,
+) -> None:
+    nodes = some_nodes(world, 2)
+    await a_served_mint_lane(world, nodes)
+    await value(world.observer, "UPDATE lanes SET timeline = 'another server' RETURNING 1")
+    a_high_nonce(nodes[1])
+    async with a_pool(*nodes) as pool:
+        lane = a_mint_lane(world, pool)
+        async with running(lane.run()):
+            assert "1 of 2 nodes shows" in await stop_of(lane)

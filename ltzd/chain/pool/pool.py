@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Self
@@ -19,8 +19,10 @@ from ltzd.chain.pool.report import NodeReport, Unfit
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.choice import credible_height, is_behind, ranking
-from ltzd.rules.nodes.disagreement import agreed
+from ltzd.rules.nodes.disagreement import dissenters
 
+CODE = "code"
+"""Nodes show different code of LTZ."""
 ROLES = ("http", "operator", "indexer", "deliveries", WATCH)
 
 
@@ -43,8 +45,6 @@ class NodePool:
         self._stack = AsyncExitStack()
         self._in_use: dict[str, int] = {}
         self._expected: ExpectedChain | None = None
-        self._code_hash: Hashable = None
-        """The hash of LTZ's code, as the most nodes show it."""
         self.members: list[Member] = []
 
     async def __aenter__(self) -> Self:
@@ -206,22 +206,26 @@ class NodePool:
             member.rejected(answer.verdict, answer.detail)
             return False
         member.code_hash = answer
-        self._agree_on_code()
-        if answer == self._code_hash:
+        if member not in self._outvoted_on_code():
             member.verified()
         return member.is_verified
 
-    def _agree_on_code(self) -> None:
-        """Leaves out the nodes whose code of LTZ differs from that of the most nodes.
+    def _outvoted_on_code(self) -> list[Member]:
+        """Leaves out, and returns, the nodes with other code of LTZ than a majority shows.
 
-        Of equally many the first that proved the chain stay. The next look verifies a node that was
-        left out again, since the other nodes may have been the wrong ones.
+        Without a majority all are reported and stay in use: a forger must not be the only one left.
+        The next look verifies a node that was left out again, since the other nodes may have been
+        the wrong ones.
         """
         known = [member for member in self.members if member.code_hash is not None]
-        self._code_hash = agreed([member.code_hash for member in known], self._code_hash)
-        for member in known:
-            if member.code_hash != self._code_hash:
-                member.rejected(Unfit.NO_CONTRACT, "its code of LTZ is not the other nodes'")
+        wrong = [known[at] for at in dissenters([member.code_hash for member in known])]
+        if len(wrong) == len(known):
+            for member in wrong:
+                member.contest(CODE)
+            return []
+        for member in wrong:
+            member.rejected(Unfit.NO_CONTRACT, "its code of LTZ is not the other nodes'")
+        return wrong
 
     # Reports
 

@@ -13,7 +13,7 @@ class Unfit(Enum):
     OTHER_CHAIN = "other_chain"
     """Chain id or genesis differ from the database's or the settings': never used."""
     NO_CONTRACT = "no_contract"
-    """LTZ's code is missing there or differs from the other nodes': never used."""
+    """LTZ's code is missing there or differs from that of a majority: never used."""
     UNREACHABLE = "unreachable"
     """The node refuses connections or answers nothing that makes sense."""
     HUNG = "hung"

@@ -57,8 +57,6 @@ class MintRevocation:
 
     async def _is_seen(self, view: ChainView) -> bool:
         own = await self._right(view.node, view.head)
-        if not own.is_revoked:
-            return False
         others = []
         for other in view.node.others()[:_OPINIONS]:
             try:

@@ -1,25 +1,27 @@
 """Signs top-ups: one wallet at a time, a fixed amount, within the bound of the day.
 
-Balances and nonces are read every few seconds. The highest balance that any node shows counts, so
-that one lying node cannot cause a top-up. The lowest nonce counts, as at the beginning of a term,
-so that one lying node cannot make a wallet look stolen.
+Balances and nonces are read every few seconds, from three nodes if there are so many; of three
+answers the middle one counts. Of two balances the higher one counts, so that one lying node cannot
+cause a top-up, and of two nonces the lower one, so that it cannot make a wallet look stolen.
 """
 
 import asyncio
 import math
-from contextlib import suppress
 
 import structlog
 
 from ltzd import telemetry
+from ltzd.chain.node.answers.typed import Account
+from ltzd.chain.node.second_opinions import compare_views
 from ltzd.chain.node.view import ChainView
-from ltzd.errors import NodeUnavailable
+from ltzd.operator.funds import BALANCE
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.policy import DAY_SPENT
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionCall, TransactionSigner
+from ltzd.rules.nodes.disagreement import prevailing
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import TRANSACTION_GAS
 from ltzd.rules.operator.top_ups import (
@@ -36,8 +38,6 @@ from ltzd.store.operator.transactions import OpenTransaction, newly_signed
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
-
-_OPINIONS = 2
 
 
 class TopUpSigner(LaneWork):
@@ -195,10 +195,19 @@ class TopUpSigner(LaneWork):
 
 
 async def _shown(view: ChainView, wallet: Address) -> tuple[int, int]:
-    """The highest balance and the lowest nonce that the nodes show. Raises NodeUnavailable."""
-    balance, used = await view.balance(wallet), await view.nonce(wallet)
-    for other in view.node.others()[:_OPINIONS]:
-        with suppress(NodeUnavailable):
-            balance = max(balance, await other.balance(wallet))
-            used = min(used, await other.nonce(wallet))
-    return balance, used
+    """The balance and the nonce that count among those that nodes show. Raises NodeUnavailable."""
+
+    async def read(view: ChainView) -> Account:
+        return await view.account(wallet)
+
+    compared = await compare_views(view, await read(view), read, _balance, BALANCE)
+    accounts = compared.answers
+    return prevailing(accounts, _balance).balance, prevailing(accounts, _few_nonces).nonce
+
+
+def _balance(account: Account) -> int:
+    return account.balance
+
+
+def _few_nonces(account: Account) -> int:
+    return -account.nonce

@@ -7,15 +7,6 @@ from typing import Any, TypeVar
 Answer = TypeVar("Answer")
 
 
-def agreed(answers: Sequence[Hashable], before: Hashable) -> Hashable:
-    """The answer of the most nodes; among equally frequent answers `before` stays.
-
-    `before` is the last agreement, or None.
-    """
-    counts = Counter(answers)
-    return max([before, *counts], key=lambda answer: counts[answer])
-
-
 def dissenters(answers: Sequence[Hashable]) -> list[int]:
     """The positions of the answers that a majority of the nodes contradicts.
 

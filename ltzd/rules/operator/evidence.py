@@ -1,9 +1,9 @@
 """When the nodes' answers about a transaction are enough for a verdict.
 
 One node's receipt, or one node's lack of a receipt, proves nothing: the node may lag, rebuild its
-index, or lie. A verdict needs a second node that agrees. If no other node is usable, the verdict
-needs that node's answer and a contradicting block of it. A node below the block in question does
-not count. Times in seconds.
+index, or lie. A verdict needs a second node that agrees; a third one alone then denies it in vain.
+If no other node is usable, the verdict needs that node's answer and a contradicting block of it. A
+node below the block in question does not count. Times in seconds.
 """
 
 from collections.abc import Sequence
@@ -35,9 +35,15 @@ def block_testimony(
 
 def is_block_lost(own: BlockTestimony, others: Sequence[BlockTestimony], *, is_alone: bool) -> bool:
     """Whether a mined transaction counts as dropped by a reorg."""
-    if own is not BlockTestimony.GONE or BlockTestimony.HOLDS in others:
+    if own is not BlockTestimony.GONE:
         return False
-    return is_alone or BlockTestimony.GONE in others
+    gone, holding = others.count(BlockTestimony.GONE), others.count(BlockTestimony.HOLDS)
+    return _prevails(gone, holding, is_alone=is_alone)
+
+
+def _prevails(agreeing: int, denying: int, *, is_alone: bool) -> bool:
+    """Whether a node's claim counts, by the number of other nodes that agree and that deny it."""
+    return agreeing + 1 > denying if agreeing else is_alone and not denying
 
 
 class ReceiptOpinion(Enum):
@@ -110,10 +116,10 @@ def is_nonce_taken(
     The transaction itself is the proof, in a block that is final on the indexed chain. Missing
     receipts of our attempts prove nothing, however many.
     """
-    is_open = use.is_forged or use.block_number > final_number
-    if is_open or UseOpinion.DENIES in opinions:
+    if use.is_forged or use.block_number > final_number:
         return False
-    return is_alone or UseOpinion.AGREES in opinions
+    agreeing, denying = opinions.count(UseOpinion.AGREES), opinions.count(UseOpinion.DENIES)
+    return _prevails(agreeing, denying, is_alone=is_alone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +137,12 @@ class MintRight:
 def is_revocation_seen(own: MintRight, others: Sequence[MintRight], *, is_alone: bool) -> bool:
     """Whether the wallet may mint nothing at a block, by the answers about this very block.
 
-    `others` are the answers of the other nodes that have the block.
+    `others` are the answers of the other nodes that have the block. More nodes must show the
+    revocation than deny it, whichever of them is in use.
     """
-    if not all(right.is_revoked for right in (own, *others)):
-        return False
-    return is_alone or bool(others)
+    rights = (own, *others)
+    revoked = sum(right.is_revoked for right in rights)
+    return 2 * revoked > len(rights) and (is_alone or revoked > 1)
 
 
 def is_revocation_final(

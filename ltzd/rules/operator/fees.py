@@ -47,6 +47,11 @@ class GasPrice:
     tip: int
     is_legacy: bool = False
 
+    @property
+    def least(self) -> int:
+        """The least price of a transaction in the next block."""
+        return self.tip if self.is_legacy else self.base_fee
+
 
 def fees_for(gas_price: GasPrice, policy: FeePolicy) -> Fees | None:
     """Fees that outlast six full blocks of growth (2 x base fee), or None while the cap forbids.
@@ -74,25 +79,35 @@ def is_implausible(gas_price: GasPrice, policy: FeePolicy) -> bool:
     """Whether other nodes should be asked before the lane pays this price, or waits because of it.
 
     A price above the cap stops the lane. A tip above ten times the base fee and the least tip
-    together is rare. A node may lie about both.
+    together is rare. A node may lie about both, and may hide the base fee: a gas price without one
+    is paid as a whole.
     """
     if fees_for(gas_price, policy) is None:
         return True
-    return not gas_price.is_legacy and gas_price.tip > 10 * (gas_price.base_fee + policy.min_tip)
+    return gas_price.tip > 10 * (gas_price.base_fee + policy.min_tip)
 
 
 def are_far_apart(first: GasPrice, second: GasPrice, policy: FeePolicy) -> bool:
     """Whether one of these base fees must be false: six full blocks only double a base fee.
 
-    Tips are a node's suggestions, and differ.
+    A chain has base fees or has none. Tips, and gas prices without a base fee, are a node's
+    suggestions, and differ.
     """
+    if first.is_legacy != second.is_legacy:
+        return True
     lower, higher = sorted((first.base_fee, second.base_fee))
     return higher > 2 * lower + policy.min_tip
 
 
 def with_lowest_tip(gas_price: GasPrice, others: Sequence[GasPrice]) -> GasPrice:
-    """The price with the lowest tip that any node gave: one node's absurd tip has no effect."""
-    return replace(gas_price, tip=min([gas_price.tip, *(price.tip for price in others)]))
+    """The price with the lowest tip that any node gave: one node's absurd tip has no effect.
+
+    A gas price without a base fee is no tip, and stays: a lower one may never be mined.
+    """
+    if gas_price.is_legacy:
+        return gas_price
+    tips = (price.tip for price in others if not price.is_legacy)
+    return replace(gas_price, tip=min([gas_price.tip, *tips]))
 
 
 def replacement(highest: Fees, gas_price: GasPrice, policy: FeePolicy) -> Fees | None:

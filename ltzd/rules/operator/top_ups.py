@@ -25,12 +25,11 @@ class TopUpPolicy:
 
 @dataclass(frozen=True, slots=True)
 class OperatorBalance:
-    """A wallet that may get a top-up. `balance` is the highest that any node shows.
+    """A wallet that may get a top-up, by the answers of several nodes that count.
 
-    `used` is the number of nonces that the wallet has used on chain, by the node that shows the
-    fewest; `given_out` is the number that the database has given out. `has_open`: a top-up of the
-    wallet is not final. `has_displaced`: a transaction that ltzd did not sign has taken one of its
-    nonces.
+    `used` is the number of nonces that the wallet has used on chain; `given_out` is the number that
+    the database has given out. `has_open`: a top-up of the wallet is not final. `has_displaced`: a
+    transaction that ltzd did not sign has taken one of its nonces.
     """
 
     wallet: Address

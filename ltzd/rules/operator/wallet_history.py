@@ -6,6 +6,8 @@ A database that lacks its last commits would assign used nonces and references a
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ltzd.rules.nodes.disagreement import prevailing
+
 REFERENCES_A_WORD = 256
 
 
@@ -29,6 +31,15 @@ def agrees_on_used(histories: Sequence[WalletHistory]) -> bool:
     return len({history.used for history in histories}) == 1
 
 
+def contradict_each_other(histories: Sequence[WalletHistory]) -> bool:
+    """Whether a node shows more used nonces than another one whose head is not below its own."""
+    return any(
+        history.used > other.used and history.head <= other.head
+        for history in histories
+        for other in histories
+    )
+
+
 def next_free(histories: Iterable[WalletHistory], stored: Iterable[int] = ()) -> int:
     """The first nonce that no block, no pool, and no transaction in `stored` has taken.
 
@@ -47,9 +58,9 @@ def behind_gap(histories: Iterable[WalletHistory], free: int) -> list[int]:
     return sorted({nonce for history in histories for nonce in history.pooled if nonce > free})
 
 
-def used_by_all(histories: Iterable[WalletHistory]) -> int:
-    """The number of nonces that every node has seen used."""
-    return min(history.used for history in histories)
+def prevailing_used(histories: Iterable[WalletHistory]) -> int:
+    """The number of used nonces that counts: the middle one of three, of two the lower one."""
+    return prevailing([history.used for history in histories], lambda used: -used)
 
 
 def ahead_of(histories: Iterable[WalletHistory], next_nonce: int) -> list[WalletHistory]:
@@ -60,6 +71,15 @@ def ahead_of(histories: Iterable[WalletHistory], next_nonce: int) -> list[Wallet
         if max(history.used, history.pending) > next_nonce
         or any(nonce >= next_nonce for nonce in history.pooled)
     ]
+
+
+def are_outvoted(ahead: Sequence[WalletHistory], histories: Sequence[WalletHistory]) -> bool:
+    """Whether the nodes that are `ahead` of the database are fewer than the others.
+
+    Transactions go to two nodes at once and spread, so that one node of three which alone shows
+    some of them lies.
+    """
+    return 2 * len(ahead) < len(histories)
 
 
 def first_unknown_reference(words: Mapping[int, int], next_seq: int) -> int | None:

@@ -56,8 +56,6 @@ async def test_a_node_that_pads_its_blocks_is_left_alone_at_once(padding: int) -
         (FleetNode("other", chain_id=1), Unfit.OTHER_CHAIN),
         (FleetNode("other", branch="x"), Unfit.OTHER_CHAIN),
         (FleetNode("other", code="0x"), Unfit.NO_CONTRACT),
-        # Of two codes the one that was proven first counts, so this node proves its own later.
-        (FleetNode("other", code="0x6002", delay_seconds=0.2), Unfit.NO_CONTRACT),
     ],
 )
 async def test_a_node_of_another_chain_is_never_asked(foreign: FleetNode, reason: Unfit) -> None:
@@ -77,6 +75,24 @@ async def test_one_node_of_three_with_forged_code_is_left_out_although_it_answer
         await reason_is(fleet, 1, None)
         await reason_is(fleet, 2, None)
         assert report_of(fleet, 0).reason is Unfit.NO_CONTRACT
+
+
+@pytest.mark.parametrize("forger", [0, 1])
+async def test_two_nodes_with_different_code_stay_in_use_and_neither_counts_as_alone(
+    forger: int,
+) -> None:
+    """The forger would otherwise be believed alone, and nothing would work without it."""
+    nodes = FleetNode("a"), FleetNode("b")
+    nodes[forger].code = "0x6666"
+    async with a_fleet(*nodes, is_watched=True) as fleet:
+        await reason_is(fleet, 0, Unfit.DISAGREES)
+        await reason_is(fleet, 1, Unfit.DISAGREES)
+        for member in fleet.pool.members:
+            assert fleet.pool.is_usable(member)
+            assert not fleet.pool.is_alone(member)
+            assert member.errors["disagreement_code"]
+        await fleet.kill(nodes[forger])
+        assert await fleet.pool.client("http").call("who") == nodes[1 - forger].name
 
 
 @pytest.mark.parametrize("is_alone", [True, False])

@@ -592,6 +592,25 @@ async def test_one_node_that_denies_the_role_voids_nothing(world: RelayWorld, ly
         await until(lambda: true(lane.is_finished))
 
 
+@pytest.mark.parametrize("lying", [0, 1, 2])
+async def test_one_node_of_three_that_claims_the_role_keeps_no_mint_from_being_redone(
+    world: RelayWorld, lying: int
+) -> None:
+    await signed_mints(world, 1)
+    nodes = [world.node, world.node.sibling(), world.node.sibling()]
+    for number, node in enumerate(nodes):
+        node.base_fee = 90 * GWEI
+        if number != lying:
+            node.revoked_minters.add(MINTER.address)
+    async with (
+        a_fake_pool(*nodes) as pool,
+        watching(world, MINTER, "mint", node=pool.node()) as lane,
+    ):
+        pool.prefer(0)
+        await until(lambda: is_voided(world))
+        await until(lambda: true(lane.is_finished))
+
+
 async def is_voided(world: RelayWorld) -> bool:
     world.node.mine()
     return await states(world.observer) == ["voided"]

@@ -20,7 +20,8 @@ from ltzd.store.operator import lanes, requests, wallets
 from ltzd.store.operator.leases import Leases
 from ltzd.store.operator.wallets import WalletState
 from ltzd.values import Address, hex_of
-from tests.support.chain.fake_node import CHAIN_ID, ETHER
+from tests.support.chain.fake_node import CHAIN_ID, ETHER, FakeNode
+from tests.support.chain.fake_pool import a_fake_pool
 from tests.support.chain.mint_world import POLICY, true
 from tests.support.chain.signers import UnreliableSigner
 from tests.support.relays.lanes import OTHER_RELAYER, RELAYER, RelayWorld, a_relay_world
@@ -243,6 +244,64 @@ async def test_a_wallet_with_a_displaced_transaction_gets_nothing(world: RelayWo
         await world.settled("displaced")
     drain(world)
     async with topping_up(world):
+        await quiet(world)
+    assert transfers(world) == []
+
+
+@asynccontextmanager
+async def topping_up_with(world: RelayWorld, *nodes: FakeNode) -> AsyncIterator[None]:
+    """A treasury that reads through a pool whose first node is in use."""
+    for node in nodes:
+        node.balances = world.node.balances
+    async with a_fake_pool(*nodes) as pool:
+        pool.prefer(0)
+        lane = TreasuryLane(
+            world.pool,
+            Leases(world.url),
+            pool.node(),
+            TREASURY,
+            CHAIN_ID,
+            world.wakeups,
+            POLICY,
+            TOP_UPS,
+        )
+        async with running(lane.run()):
+            await until(lambda: true(lane.is_ready))
+            yield
+
+
+@pytest.mark.parametrize("liar", [0, 1, 2])
+async def test_a_full_wallet_that_one_node_of_three_makes_up_keeps_no_top_up_back(
+    world: RelayWorld, liar: int
+) -> None:
+    nodes = [world.node.sibling() for _ in range(3)]
+    drain(world)
+    async with topping_up_with(world, *nodes):
+        nodes[liar].balances = {}
+        await mined_until(world, 1)
+    assert transfers(world) == [(RELAYER.address, TOP_UP)]
+
+
+@pytest.mark.parametrize(("count", "liar"), [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)])
+async def test_an_empty_wallet_that_one_node_makes_up_gets_nothing(
+    world: RelayWorld, count: int, liar: int
+) -> None:
+    nodes = [world.node.sibling() for _ in range(count)]
+    async with topping_up_with(world, *nodes):
+        nodes[liar].balances = {RELAYER.address: 0}
+        await quiet(world)
+    assert transfers(world) == []
+
+
+@pytest.mark.parametrize("liar", [0, 1, 2])
+async def test_a_thiefs_nonce_that_one_node_of_three_hides_keeps_a_wallet_from_top_ups(
+    world: RelayWorld, liar: int
+) -> None:
+    nodes = [world.node.sibling() for _ in range(3)]
+    world.node.use_nonce(RELAYER)
+    nodes[liar].false_nonce = 0
+    async with topping_up_with(world, *nodes):
+        drain(world)
         await quiet(world)
     assert transfers(world) == []
 

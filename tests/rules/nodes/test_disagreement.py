@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ltzd.rules.nodes.disagreement import agreed, contradicted, dissenters, prevailing
+from ltzd.rules.nodes.disagreement import contradicted, dissenters, prevailing
 
 
 @pytest.mark.parametrize(
@@ -22,23 +22,6 @@ from ltzd.rules.nodes.disagreement import agreed, contradicted, dissenters, prev
 )
 def test_a_majority_names_those_who_differ(answers: str, expected: list[int]) -> None:
     assert dissenters(answers) == expected
-
-
-@pytest.mark.parametrize(
-    ("answers", "before", "expected"),
-    [
-        ("", None, None),
-        ("a", None, "a"),
-        ("ab", "a", "a"),
-        ("ab", "b", "b"),
-        ("abb", "a", "b"),
-        ("b", "a", "b"),
-    ],
-)
-def test_the_most_frequent_answer_counts_and_among_equals_the_last_agreement(
-    answers: str, before: str | None, expected: str | None
-) -> None:
-    assert agreed(answers, before) == expected
 
 
 @given(st.lists(st.integers(0, 3), max_size=9))

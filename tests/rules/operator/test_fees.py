@@ -266,7 +266,8 @@ def test_a_replacement_and_a_cancellation_without_base_fees_have_one_price(
         (GasPrice(GWEI, 11 * GWEI), False),
         (GasPrice(GWEI, 12 * GWEI), True),
         (GasPrice(0, GWEI), False),
-        (GasPrice(0, 5 * GWEI, is_legacy=True), False),
+        (GasPrice(0, GWEI, is_legacy=True), False),
+        (GasPrice(0, 5 * GWEI, is_legacy=True), True),
         (GasPrice(0, 101 * GWEI, is_legacy=True), True),
         (GasPrice(98 * GWEI, GWEI), False),
         (GasPrice(100 * GWEI, GWEI), True),
@@ -288,6 +289,8 @@ def test_an_absurd_tip_and_a_price_above_the_cap_are_asked_of_other_nodes(
         (GasPrice(0, GWEI), GasPrice(7, 10**21), False),
         (GasPrice(GWEI, 0), GasPrice(2 * GWEI + POLICY.min_tip, 0), False),
         (GasPrice(GWEI, 0), GasPrice(2 * GWEI + POLICY.min_tip + 1, 0), True),
+        (GasPrice(0, GWEI), GasPrice(0, GWEI, is_legacy=True), True),
+        (GasPrice(0, GWEI, is_legacy=True), GasPrice(0, 90 * GWEI, is_legacy=True), False),
     ],
 )
 def test_only_base_fees_that_few_blocks_do_not_explain_are_far_apart(
@@ -300,6 +303,9 @@ def test_the_lowest_tip_of_several_nodes_counts() -> None:
     absurd = GasPrice(GWEI, 10**21)
     assert with_lowest_tip(absurd, []) == absurd
     assert with_lowest_tip(absurd, [absurd, GasPrice(2 * GWEI, 3)]) == GasPrice(GWEI, 3)
+    without_base_fee = GasPrice(0, 3, is_legacy=True)
+    assert with_lowest_tip(absurd, [without_base_fee]) == absurd
+    assert with_lowest_tip(without_base_fee, [absurd, GasPrice(GWEI, 1)]) == without_base_fee
 
 
 def test_a_tip_above_the_cap_is_never_paid() -> None:

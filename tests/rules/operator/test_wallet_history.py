@@ -8,11 +8,13 @@ from ltzd.rules.operator.wallet_history import (
     WalletHistory,
     agrees_on_used,
     ahead_of,
+    are_outvoted,
     behind_gap,
+    contradict_each_other,
     first_free_word,
     first_unknown_reference,
     next_free,
-    used_by_all,
+    prevailing_used,
 )
 
 
@@ -67,7 +69,42 @@ def test_a_node_is_ahead_if_it_shows_the_databases_next_nonce_as_taken(
 def test_nodes_agree_if_all_have_seen_the_same_nonces_used() -> None:
     assert agrees_on_used([a_node(5, 9), a_node(5)])
     assert not agrees_on_used([a_node(5), a_node(6)])
-    assert used_by_all([a_node(5, 9), a_node(4, 9), a_node(6)]) == 4
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ((100, 5), (100, 5), False),
+        ((99, 4), (100, 5), False),
+        ((100, 5), (99, 4), False),
+        ((100, 4), (100, 5), True),
+        ((99, 5), (100, 4), True),
+        ((100, 4), (99, 5), True),
+    ],
+)
+def test_a_node_that_is_behind_contradicts_nobody_by_fewer_nonces(
+    first: tuple[int, int], second: tuple[int, int], expected: bool
+) -> None:
+    histories = [WalletHistory("a", head, used, used) for head, used in (first, second)]
+    assert contradict_each_other(histories) is expected
+
+
+@pytest.mark.parametrize(
+    ("used", "prevailing"), [([5], 5), ([5, 4], 4), ([5, 4, 6], 5), ([0, 7, 7], 7), ([7, 0, 0], 0)]
+)
+def test_the_lower_of_two_nonces_counts_and_the_middle_one_of_three(
+    used: list[int], prevailing: int
+) -> None:
+    assert prevailing_used(map(a_node, used)) == prevailing
+
+
+@pytest.mark.parametrize(
+    ("used", "is_outvoted"),
+    [([6], False), ([6, 5], False), ([6, 5, 5], True), ([6, 5, 6], False), ([5], True)],
+)
+def test_only_fewer_nodes_than_the_others_are_outvoted(used: list[int], is_outvoted: bool) -> None:
+    histories = [a_node(nonce) for nonce in used]
+    assert are_outvoted(ahead_of(histories, 5), histories) is is_outvoted
 
 
 @pytest.mark.parametrize(

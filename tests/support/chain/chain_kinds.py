@@ -208,12 +208,6 @@ class ChainNode(FakeNode):
 
     # Methods
 
-    def _answered(self) -> dict[str, Any]:
-        return super()._answered() | {"eth_gasPrice": self._gas_price}
-
-    def _gas_price(self) -> str:
-        return hex(self.base_fee + self.tip)
-
     def _at(self, tag: Any) -> Block | None:
         if tag == "finalized" and self.final_depth is None:
             if self.no_final is None:

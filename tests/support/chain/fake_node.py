@@ -373,6 +373,7 @@ class FakeNode(Rpc):
             "eth_getBalance": self._balance,
             "eth_getCode": self._code,
             "eth_feeHistory": self._fee_history,
+            "eth_gasPrice": self._gas_price,
             "eth_maxPriorityFeePerGas": self._max_priority_fee_per_gas,
             "eth_call": self._call,
             "eth_estimateGas": self._estimate_gas,
@@ -642,6 +643,9 @@ class FakeNode(Rpc):
         except RpcError as error:
             error.refusal = classify_error(error.code, error.message, None, method)
             return error
+
+    def _gas_price(self) -> str:
+        return hex(self.base_fee + self.tip)
 
     def _seen(self) -> list[Block]:
         return self.blocks[: len(self.blocks) - self.lag]
