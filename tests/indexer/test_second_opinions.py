@@ -714,20 +714,23 @@ LIES: dict[str, Callable[[list[Any]], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("distance", [1, 3], ids=["the last block", "a block below the last"])
+@pytest.mark.parametrize("blocks", [1, 3, 12], ids=["the last block", "below it", "a backfill"])
 @pytest.mark.parametrize("liar", [0, 1], ids=["in use", "not in use"])
 @pytest.mark.parametrize("lie", LIES)
 async def test_of_two_nodes_logs_the_block_proves_the_true_ones(
-    watch: Watch, lie: str, liar: int, distance: int
+    watch: Watch, lie: str, liar: int, blocks: int
 ) -> None:
     nodes = NodeGroup.of(2, kind=ProvingNode)
-    watched = await watch(nodes)
-    nodes.nodes[0].mine(distance, logs=[given_to(ANN, 10)])
+    for node in nodes.nodes:
+        node.final_depth = 0
+    watched = await watch(nodes, replace(POLICY, head_blocks=4))
+    nodes.nodes[0].mine(blocks, logs=[given_to(ANN, 10)])
     nodes.share(0)
     change_all_logs(nodes.nodes[liar], LIES[lie])
 
-    await watched.steps(3)
+    await watched.steps(8)
 
+    assert (await watched.cursor()).hash == nodes.nodes[0].head.hash
     assert await watched.balance(ANN) == 10
     # A node that lacks logs, and is not in use, may have an index that lags.
     is_reported = liar == 0 or lie != "no log"
