@@ -78,7 +78,8 @@ class RedisWindows:
         self._hit_script = self._redis.register_script(_HIT_SCRIPT)
         self._claim_script = self._redis.register_script(_CLAIM_SCRIPT)
         self._probe_script = self._redis.register_script(_PROBE_SCRIPT)
-        self._free = asyncio.Semaphore(CONNECTIONS)
+        # The URL may have another bound than CONNECTIONS.
+        self._free = asyncio.Semaphore(self._redis.connection_pool.max_connections)
         self._connections: list[Any] = []
         """All of them, of which some may be closed."""
         self._idle: list[Any] = []
