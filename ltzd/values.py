@@ -11,7 +11,6 @@ from typing import NewType
 from uuid import UUID
 
 from eth_hash.backends import pysha3
-from eth_hash.main import Keccak256
 
 Address = NewType("Address", bytes)
 """20 bytes."""
@@ -25,7 +24,7 @@ LtzUnits = NewType("LtzUnits", int)
 LTZ = 10**18
 ZERO_ADDRESS = Address(bytes(20))
 
-keccak: Callable[[bytes], bytes] = Keccak256(pysha3.backend)
+keccak: Callable[[bytes], bytes] = pysha3.keccak256
 """Keccak-256 by eth-hash's pysha3 back end, which is entirely in C."""
 
 

@@ -3,8 +3,6 @@
 import time
 from datetime import UTC, datetime
 
-from cachetools import LRUCache
-
 from ltzd.concurrency.clock import Clock
 from ltzd.errors import SignatureRefused
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
@@ -14,8 +12,6 @@ from ltzd.store.brands.keys import BrandSecret
 from ltzd.store.database import Pool, session
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import Address, hex_of
-
-_KEPT = 10_000
 
 
 class RequestSignatures:
@@ -30,8 +26,8 @@ class RequestSignatures:
         self._sealer = sealer
         self._brands = brands
         self._wall_clock = wall_clock
-        # Keyed by revision: rotating a key changes it, so cached keys are never out of date.
-        self._keys: LRUCache[tuple[Address, int], list[BrandSecret]] = LRUCache(_KEPT)
+        self._keys: dict[Address, tuple[int, list[BrandSecret]]] = {}
+        """With the brand's revision: rotating a key changes it, so no key here is out of date."""
 
     async def check(self, signed: SignedRequest, brand_id: Address) -> None:
         """Raises SignatureRefused, with one text for another brand's and an invalid signature.
@@ -40,23 +36,22 @@ class RequestSignatures:
         """
         now = self._wall_clock()
         check_form(signed, now)
-        keys = [key.text for key in await self._current(brand_id) if _counts(key, now)]
+        revision = self._brands.revision_of(brand_id)
+        # Anybody may invent an id: an unknown brand has revision 0, and its keys are not read.
+        at, secrets = self._keys.get(brand_id, (0, []))
+        if at != revision:
+            secrets = await self._read(brand_id, revision)
+        keys = [secret.text for secret in secrets if _counts(secret, now)]
         if signed.brand_id.lower() != hex_of(brand_id) or not is_signed_with(signed, keys):
             raise SignatureRefused("The request is not signed by this brand")
 
-    async def _current(self, brand_id: Address) -> list[BrandSecret]:
-        """Return no keys for an unknown brand, without a query: anybody may invent an id."""
-        at = (brand_id, self._brands.revision_of(brand_id))
-        if at[1] == 0:
-            return []
-        keys = self._keys.get(at)
-        if keys is None:
-            async with session(self._pool) as connection:
-                keys = await brand_keys.secrets_of(
-                    connection, brand_id, "security_key", self._sealer
-                )
-            self._keys[at] = keys
-        return keys
+    async def _read(self, brand_id: Address, revision: int) -> list[BrandSecret]:
+        async with session(self._pool) as connection:
+            secrets = await brand_keys.secrets_of(
+                connection, brand_id, "security_key", self._sealer
+            )
+        self._keys[brand_id] = revision, secrets
+        return secrets
 
 
 def _counts(key: BrandSecret, now_seconds: float) -> bool:

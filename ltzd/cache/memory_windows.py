@@ -42,7 +42,9 @@ class MemoryWindows:
     def hit(self, name: bytes, seconds: int) -> WindowCount:
         """Count one hit in the window of this name, which lasts `seconds` from its first hit."""
         now = self._clock()
-        table = self._tables.setdefault(seconds, OrderedDict())
+        table = self._tables.get(seconds)
+        if table is None:
+            table = self._tables[seconds] = OrderedDict()
         _delete_expired(table, now)
         window = table.get(name)
         if window is None or window.ends_at <= now:

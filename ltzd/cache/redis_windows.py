@@ -78,6 +78,11 @@ class RedisWindows:
         self._hit_script = self._redis.register_script(_HIT_SCRIPT)
         self._claim_script = self._redis.register_script(_CLAIM_SCRIPT)
         self._probe_script = self._redis.register_script(_PROBE_SCRIPT)
+        # The URL may have another bound than CONNECTIONS.
+        self._free = asyncio.Semaphore(self._redis.connection_pool.max_connections)
+        self._connections: list[Any] = []
+        """All of them, of which some may be closed."""
+        self._idle: list[Any] = []
         self._hits: Batcher[_Hit, WindowCount] = Batcher(self._hit_all)
         self._under_way = 0
 
@@ -136,19 +141,27 @@ class RedisWindows:
             return await script(keys=keys, args=arguments)
 
     async def _evaluate(self, sha: str, keys: Sequence[bytes], arguments: Sequence[int]) -> Any:
-        """Run a script on a connection of the pool, which closes itself if the call fails.
+        """Run a script on an idle connection, which closes itself if the call fails.
 
         The client's own call takes twice as long: it can retry, and measures for its own metrics.
+        So does taking a connection from its pool, and giving it back.
         """
         pool = self._redis.connection_pool
-        connection = await pool.get_connection()
-        try:
-            await connection.send_command("EVALSHA", sha, len(keys), *keys, *arguments)
-            return await connection.read_response()
-        finally:
-            await pool.release(connection)
+        async with self._free:
+            if not self._idle:
+                self._connections.append(pool.make_connection())
+                self._idle.append(self._connections[-1])
+            connection = self._idle.pop()
+            try:
+                await pool.ensure_connection(connection)
+                await connection.send_command("EVALSHA", sha, len(keys), *keys, *arguments)
+                return await connection.read_response()
+            finally:
+                self._idle.append(connection)
 
     async def close(self) -> None:
+        for connection in self._connections:
+            await connection.disconnect()
         await self._redis.aclose()
 
 

@@ -20,7 +20,7 @@ def window_name(limit: str, seconds: int, parts: Iterable[str]) -> bytes:
 
     Callers of the API choose some parts, so the name has a bounded length.
     """
-    escaped = (part.lower().replace("%", "%25").replace("|", "%7c") for part in parts)
+    escaped = [part.lower().replace("%", "%25").replace("|", "%7c") for part in parts]
     # Sanic decodes header bytes that are not UTF-8 as surrogates.
     name = "|".join((limit, str(seconds), *escaped)).encode(errors="surrogatepass")
     if len(name) <= _MAX_BYTES:

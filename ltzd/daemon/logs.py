@@ -16,6 +16,7 @@ from typing import Any, TextIO, cast
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from ltzd.concurrency.request_ids import add_request_id
 from ltzd.daemon.log_file import LogFile
 
 REDACTED = "[redacted]"
@@ -73,7 +74,7 @@ def configure(
 
 def _processors() -> Sequence[Processor]:
     return [
-        structlog.contextvars.merge_contextvars,
+        add_request_id,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,

@@ -29,7 +29,6 @@ from ltzd.rules.explorers import explorer_of
 from ltzd.store.cluster import read_cluster
 from ltzd.store.database import require_writes, session
 from ltzd.store.status import StatusFacts, read_status
-from ltzd.values import address_of
 
 log = structlog.get_logger()
 
@@ -80,7 +79,7 @@ def http_app(daemon: Daemon, is_dev: bool) -> App:
             payments=daemon.payments,
             limits=daemon.limits,
             site=daemon.site,
-            is_known_brand=lambda brand: daemon.brands.get(address_of(brand)) is not None,
+            is_known_brand=lambda brand: brand in daemon.brands.ids,
         ),
         policy,
         daemon.gate,

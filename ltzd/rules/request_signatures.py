@@ -15,7 +15,6 @@ import hmac
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from uuid import UUID
 
 import msgspec
 
@@ -37,12 +36,8 @@ _EMPTY_BODY_HASH = hashlib.sha256(b"").hexdigest().encode()
 
 
 class SignedRequest(msgspec.Struct, frozen=True):
-    """The four headers as received, empty where missing, and the signed parts of the request.
+    """The four headers as received, empty where missing, and the signed parts of the request."""
 
-    `id` identifies this request among others with the same nonce.
-    """
-
-    id: UUID
     brand_id: str
     timestamp: str
     nonce: str

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
-from uuid import uuid4
 
 import aiohttp
 import pytest
@@ -771,7 +770,7 @@ async def a_signed_request(process: Process, nonce: str, key: str | None = None)
         key = keys[0].text
     at, target, body = str(int(time.time())), b"/service-api/pregenerate-user", b"{}"
     made = signature(key, at, nonce, "POST", target, body)
-    return SignedRequest(uuid4(), hex_of(BRAND), at, nonce, made, "POST", target, body)
+    return SignedRequest(hex_of(BRAND), at, nonce, made, "POST", target, body)
 
 
 async def test_unsigned_requests_do_not_use_up_the_limits_of_a_brands_signed_requests(

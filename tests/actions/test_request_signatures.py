@@ -1,7 +1,6 @@
 """Signatures that cause a read of the database, and those that do not."""
 
 import time
-from uuid import uuid4
 
 import pytest
 
@@ -19,7 +18,6 @@ from tests.support.surfaces.event_action import SEALER, a_brand
 
 def a_wrong_signature(brand_id: Address) -> SignedRequest:
     return SignedRequest(
-        id=uuid4(),
         brand_id=hex_of(brand_id),
         timestamp=str(int(time.time())),
         nonce="a" * 16,

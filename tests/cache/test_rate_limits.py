@@ -478,6 +478,21 @@ async def test_closing_leaves_no_task_and_no_connection(
         assert await until(is_alone)
 
 
+async def test_idle_connections_that_redis_has_closed_are_opened_anew(
+    redis: RedisServer, limits: RateLimits
+) -> None:
+    await hits(limits, 100, "x")
+    async with redis.client() as client:
+        own = await client.client_id()
+        for each in await client.client_list():
+            if int(each["id"]) != own:
+                await client.client_kill_filter(_id=each["id"])
+        await client.ping()  # the event loop has seen all ends before this answer
+    with capture_logs() as logs:
+        assert within(await hits(limits, 20, "x")) == 0
+    assert logs == []
+
+
 async def test_a_crowd_opens_few_connections(redis: RedisServer, limits: RateLimits) -> None:
     assert within(await hits(limits, 1_000, "x")) == 10
     async with redis.client() as client:

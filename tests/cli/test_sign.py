@@ -6,7 +6,6 @@ import shutil
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 import pytest_asyncio
@@ -51,9 +50,7 @@ async def surface() -> AsyncIterator[RunningSurfaces]:
 
 def is_good(headers: dict[str, str], method: str, target: str, body: bytes = b"") -> bool:
     brand_id, timestamp, nonce, signatures = (headers[name] for name in NAMES)
-    signed = SignedRequest(
-        UUID(int=1), brand_id, timestamp, nonce, signatures, method, target.encode(), body
-    )
+    signed = SignedRequest(brand_id, timestamp, nonce, signatures, method, target.encode(), body)
     check_form(signed, time.time())
     return is_signed_with(signed, [SECURITY_KEY])
 

@@ -5,13 +5,15 @@ import io
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from typing import Any
 
 import pytest
 import structlog
 
 from ltzd import telemetry
+from ltzd.concurrency.request_ids import begin_request
 from ltzd.daemon.logs import configure, is_secret
 
 
@@ -24,7 +26,6 @@ def lines() -> Iterator[io.StringIO]:
     configure("INFO", stream)
     yield stream
     structlog.configure(**before)
-    structlog.contextvars.clear_contextvars()
     logging.captureWarnings(False)
     root.handlers[:] = handlers
     root.setLevel(level)
@@ -34,9 +35,19 @@ def written(lines: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines.getvalue().splitlines()]
 
 
+def in_request(request_id: str, log: Callable[[], None]) -> None:
+    """Call `log` as the task that serves this request does."""
+
+    def serve() -> None:
+        begin_request(request_id)
+        log()
+
+    copy_context().run(serve)
+
+
 def test_a_line_is_json_with_time_level_and_request_id(lines: io.StringIO) -> None:
-    structlog.contextvars.bind_contextvars(request_id="r-1")
-    structlog.get_logger().info("event.recorded", ltz=100, wallet="0x12", hash=b"\x01\x02")
+    log = structlog.get_logger()
+    in_request("r-1", lambda: log.info("event.recorded", ltz=100, wallet="0x12", hash=b"\x01\x02"))
     (line,) = written(lines)
     assert line.pop("timestamp").endswith("Z")
     assert line == {
@@ -94,8 +105,7 @@ def test_secrets_are_found_by_their_form_in_any_text(lines: io.StringIO, text: s
 
 
 def test_other_libraries_lines_are_json_with_our_request_id(lines: io.StringIO) -> None:
-    structlog.contextvars.bind_contextvars(request_id="r-2")
-    logging.getLogger("sanic.error").error("oh")
+    in_request("r-2", lambda: logging.getLogger("sanic.error").error("oh"))
     logging.getLogger("sanic.root").info("Goin' Fast")
     with warnings.catch_warnings():
         warnings.simplefilter("always")

@@ -140,9 +140,7 @@ async def signed_by(language: str, *arguments: str) -> dict[str, str]:
 
 def is_taken(headers: dict[str, str], method: str, target: str) -> bool:
     brand_id, timestamp, nonce, signatures = headers.values()
-    signed = SignedRequest(
-        uuid4(), brand_id, timestamp, nonce, signatures, method, target.encode(), b""
-    )
+    signed = SignedRequest(brand_id, timestamp, nonce, signatures, method, target.encode(), b"")
     check_form(signed, time.time())
     return is_signed_with(signed, [KEY])
 

@@ -1,7 +1,5 @@
 """LTZ-HMAC v1 against its test vectors, and requests that must be refused."""
 
-from uuid import UUID
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +24,6 @@ BODY = b'{"collectionId":7,"tokenId":"12"}'
 def signed(body: bytes = BODY, key: str = KEY, timestamp: int = NOW) -> SignedRequest:
     made = signature(key, str(timestamp), NONCE, "POST", b"/redeem-perk", body)
     return SignedRequest(
-        id=UUID(int=1),
         brand_id="0x" + "ab" * 20,
         timestamp=str(timestamp),
         nonce=NONCE,

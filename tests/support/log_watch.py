@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from ltzd.concurrency.request_ids import add_request_id
 from ltzd.daemon.logs import redact
 
 EMAIL = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]+@[A-Za-z0-9][\w-]*(\.[\w-]+)+")
@@ -84,7 +85,7 @@ class LogWatch(logging.Handler):
 
     def read(self, event: dict[str, Any]) -> None:
         self.lines += 1
-        event = {**structlog.contextvars.get_contextvars(), **event}
+        event = dict(add_request_id(None, "", event))
         event = dict(structlog.processors.format_exc_info(None, "", event))
         text = json.dumps(redact(None, "", event), default=str)
         self._faults += [f"{fault} in {text}" for fault in faults_of(text)]

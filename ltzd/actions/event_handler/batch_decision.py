@@ -21,7 +21,7 @@ from ltzd.rules.event_handler.brand_limits import (
     wallets_of,
 )
 from ltzd.rules.event_handler.claims import ClaimRecord, decide
-from ltzd.rules.request_signatures import NONCE_WAS_USED, SignedRequest
+from ltzd.rules.request_signatures import NONCE_WAS_USED
 from ltzd.store.event_handler.events import (
     ClaimKey,
     ClaimQuery,
@@ -35,10 +35,18 @@ from ltzd.values import Address, Hash32
 _NO_CLAIM = ClaimRecord()
 
 
+class SignedNonce(msgspec.Struct, frozen=True):
+    """The nonce of a signed request; `request_id` is the request's among others with this nonce."""
+
+    nonce: str
+    request_id: UUID
+
+
 class EventCheck(msgspec.Struct, frozen=True):
     """Everything that decides on one event, except the claims that are read for it.
 
-    `signed` is the brand's valid signature, if the brand demands one and the request has one.
+    `signed` is the nonce of the brand's valid signature, if the brand demands one and the request
+    has one.
     """
 
     key: ClaimKey
@@ -47,7 +55,7 @@ class EventCheck(msgspec.Struct, frozen=True):
     ltz: int
     is_bypass: bool
     skips_cooldown: bool
-    signed: SignedRequest | None
+    signed: SignedNonce | None
 
     def query(self) -> ClaimQuery:
         """Return the keys to read before deciding; only totals that have a limit are counted."""
@@ -104,7 +112,7 @@ class EventCheck(msgspec.Struct, frozen=True):
         if self.signed is None:
             return
         used_by = snapshot.nonces.get((self.key[0], self.signed.nonce))
-        if used_by is not None and used_by != self.signed.id:
+        if used_by is not None and used_by != self.signed.request_id:
             raise SignatureRefused(NONCE_WAS_USED)
 
 
@@ -204,7 +212,7 @@ def _new_event(
         budget=budget,
         wallets=wallets if is_new_user else None,
         nonce=None if signed is None else signed.nonce,
-        request_id=None if signed is None else signed.id,
+        request_id=None if signed is None else signed.request_id,
         time_zone=prepared.check.brand.time_zone,
     )
 

@@ -21,7 +21,12 @@ from cachetools import LRUCache
 from msgspec import structs
 
 from ltzd import telemetry, tracing
-from ltzd.actions.event_handler.batch_decision import EventCheck, PreparedEvent, RecordedEvent
+from ltzd.actions.event_handler.batch_decision import (
+    EventCheck,
+    PreparedEvent,
+    RecordedEvent,
+    SignedNonce,
+)
 from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.event_handler.ids import event_ids
 from ltzd.actions.event_handler.lookups import EventLookups, check_of
@@ -77,7 +82,8 @@ class EventRequest(msgspec.Struct, frozen=True):
     """A well-formed request.
 
     `origin` is the Origin header, `network` the client's IP address (of IPv6 its /64) for the limit
-    per address, and `signed` the request's signature headers.
+    per address, and `signed` the request's signature headers. `request_id` is a signed request's
+    among others with the same nonce.
     """
 
     brand_id: Address
@@ -90,6 +96,7 @@ class EventRequest(msgspec.Struct, frozen=True):
     origin: str | None
     network: str = ""
     signed: SignedRequest | None = None
+    request_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,15 +275,15 @@ class EventHandler:
         tracing.note_event(event.id)
         return PreparedEvent(event, user, is_known, check, current_request_id())
 
-    async def _signed(self, request: EventRequest, brand: Brand) -> SignedRequest | None:
-        """Return the verified signature if the brand demands one and the request has one.
+    async def _signed(self, request: EventRequest, brand: Brand) -> SignedNonce | None:
+        """Verify the signature if the brand demands one and the request has one.
 
         Raises SignatureRefused for an invalid signature, although an unsigned event is accepted.
         """
-        if request.signed is None or not brand.signed_bypass:
+        if request.signed is None or request.request_id is None or not brand.signed_bypass:
             return None
         await self._signatures.check(request.signed, request.brand_id)
-        return request.signed
+        return SignedNonce(request.signed.nonce, request.request_id)
 
     async def _find_user(
         self, request: EventRequest, check: EventCheck

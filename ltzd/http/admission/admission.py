@@ -38,7 +38,9 @@ class Admission:
         if not has_whole_body(stream):
             request.ctx.is_admission_due = True
             return None
-        body = stream.recv_buffer[: min(BODY_BYTES, stream.request_bytes_left or 0)]
+        if not stream.request_body:
+            return self._admit(request, b"")
+        body = stream.recv_buffer[: min(BODY_BYTES, stream.request_bytes_left)]
         return self._admit(request, bytes(body))
 
     async def body_arrived(self, request: Request, body: bytes) -> None:
@@ -51,12 +53,11 @@ class Admission:
             await waiting
 
     def _admit(self, request: Request, body: bytes) -> Coroutine[Any, Any, None] | None:
-        headers = request.headers
         asker = self._askers.of(
             request.method,
             request.path,
             request.query_string,
-            lambda name: headers.getone(name, None),
+            request.headers.get,
             body,
             client_network(request),
         )

@@ -33,7 +33,7 @@ async def handle(request: Request) -> None:
         has_begun = True  # from here on `handle_exception` must not run the middleware again
         for middleware in route.extra.request_middleware:
             reply = middleware.func(request)
-            if iscoroutine(reply):
+            if reply is not None and iscoroutine(reply):
                 reply = await reply
             if reply is not None:
                 break

@@ -7,7 +7,7 @@ later.
 
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from sanic import Blueprint
 from sanic.request import Request
@@ -117,7 +117,9 @@ class EventHandlers:
 
     def _caller(self, request: Request, raw: bytes) -> models.Caller:
         origin = request.headers.getone("origin", None)
-        return models.Caller(origin, client_network(request), signed_request_of(request, raw))
+        signed = signed_request_of(request, raw)
+        request_id = None if signed is None else uuid4()
+        return models.Caller(origin, client_network(request), signed, request_id)
 
     @raises(InvalidFields, NotFound, DatabaseUnavailable)
     async def event(self, _request: Request, event_id: str) -> Reply:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple, Self
+from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
@@ -25,11 +26,15 @@ from ltzd.values import address_of, checksummed, hex_of, iso
 
 
 class Caller(NamedTuple):
-    """The caller of a request, as far as the request's headers and connection tell."""
+    """The caller of a request, as far as the request's headers and connection tell.
+
+    `request_id` is a signed request's among others with the same nonce.
+    """
 
     origin: str | None
     network: str
     signed: SignedRequest | None
+    request_id: UUID | None
 
 
 def _describe_further_keys(schema: dict[str, Any]) -> None:
@@ -83,6 +88,7 @@ class ManualEventBody(RequestModel):
             origin=caller.origin,
             network=caller.network,
             signed=caller.signed,
+            request_id=caller.request_id,
         )
 
 

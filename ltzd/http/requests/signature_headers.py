@@ -2,10 +2,8 @@
 
 from sanic.request import Request
 
-from ltzd.actions.event_handler.ids import event_ids
 from ltzd.rules.request_signatures import SignedRequest
 
-_ids = event_ids()
 _NAMES = ("x-ltz-brand-id", "x-ltz-timestamp", "x-ltz-nonce", "x-ltz-signature")
 
 
@@ -24,7 +22,6 @@ def signed_request_of(request: Request, body: bytes) -> SignedRequest | None:
         return None
     brand_id, timestamp, nonce, signatures = values
     return SignedRequest(
-        id=next(_ids),
         brand_id=brand_id,
         timestamp=timestamp,
         nonce=nonce,

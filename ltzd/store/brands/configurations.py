@@ -112,6 +112,8 @@ class BrandCache:
         self._entries: dict[Address, _CachedBrand] = {}
         self._known: dict[Address, Brand] = {}
         self._latest = 0
+        self.ids: frozenset[str] = frozenset()
+        """The ids of every brand that is not disabled, as in its file."""
         self._by_site: dict[str, Brand] = {}
         self.unreadable: dict[Address, str] = {}
         """Why this version cannot read a brand's configuration, by the brand's address."""
@@ -176,6 +178,7 @@ class BrandCache:
             for key, entry in self._entries.items()
             if entry.brand is not None and not entry.is_disabled
         }
+        self.ids = frozenset(map(hex_of, self._known))
         self._by_site = {
             host: brand
             for brand in self._known.values()

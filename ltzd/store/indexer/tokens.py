@@ -94,7 +94,9 @@ async def look_up(
     """
     rows = await connection.fetch(
         """
-        SELECT t.*, c.charges, c.brand, chain.cursor_number, chain.final_number
+        SELECT c.brand, chain.cursor_number, chain.final_number, t.holder, c.charges,
+               c.charges - coalesce(t.remaining, c.charges), t.claimed_at, t.last_redeemed_at,
+               t.block_number
           FROM unnest($2::bigint[], $3::numeric[])
                WITH ORDINALITY AS wanted (collection_id, token_id, place)
          CROSS JOIN (SELECT cursor_number, final_number FROM chains WHERE chain_id = $1) AS chain
@@ -113,12 +115,14 @@ async def look_up(
     assert len(rows) == len(wanted), "the chain is followed before the first look-up"
     return [
         TokenLookup(
-            brand=None if row["brand"] is None else Address(row["brand"]),
-            token=None if row["token_id"] is None else of_row(row),
-            block=row["cursor_number"],
-            final_block=row["final_number"],
+            brand,
+            None if holder is None else Token(token_id, collection_id, holder, *rest),
+            block,
+            final_block,
         )
-        for row in rows
+        for (collection_id, token_id), (brand, block, final_block, holder, *rest) in zip(
+            wanted, rows, strict=True
+        )
     ]
 
 

@@ -7,18 +7,21 @@ from uuid import uuid4
 import pytest
 from asyncpg.transaction import Transaction
 
-from ltzd.actions.event_handler.batch_decision import EventCheck, PreparedEvent, RecordedEvent
+from ltzd.actions.event_handler.batch_decision import (
+    EventCheck,
+    PreparedEvent,
+    RecordedEvent,
+    SignedNonce,
+)
 from ltzd.actions.event_handler.policy import EventPolicy
 from ltzd.actions.event_handler.writer import EventWriter
 from ltzd.errors import LtzdError
 from ltzd.rules.brands.configuration import Brand, EventRule
-from ltzd.rules.request_signatures import SignedRequest
 from ltzd.store.database import Connection, Pool, session
 from ltzd.store.event_handler.events import EventRow
 from ltzd.store.users import users
 from ltzd.store.users.users import User
 from ltzd.store.wakeups import REWARDS, WakeupHub
-from ltzd.values import hex_of
 from tests.support.rows.core import BRAND, a_wallet, running, value
 from tests.support.rows.notifications import announced
 from tests.support.surfaces.event_action import a_brand, kinds
@@ -37,15 +40,11 @@ def under(maximum: int | None) -> Brand:
     return a_brand(EventRule(type=TYPE, max_total_claims=maximum), EventRule(type=OTHER_TYPE))
 
 
-def a_signed_request(nonce: str) -> SignedRequest:
-    return SignedRequest(uuid4(), hex_of(BRAND), "0", nonce, "", "POST", b"/", b"")
-
-
 def a_claim(
     name: str,
     brand: Brand,
     ltz: int = 100,
-    signed: SignedRequest | None = None,
+    signed: SignedNonce | None = None,
     of_type: str = TYPE,
 ) -> PreparedEvent:
     """An event that was accepted under this configuration of the brand."""
@@ -202,7 +201,7 @@ async def test_a_nonce_is_used_once_by_events_of_two_batches_at_once(
 
     for round_ in range(10):
         replays = (
-            a_claim(f"{name}-{round_}", under(None), signed=a_signed_request(f"nonce-{round_}"))
+            a_claim(f"{name}-{round_}", under(None), signed=SignedNonce(f"nonce-{round_}", uuid4()))
             for name in ("ann", "bob", "cid")
         )
         outcomes = await write(writer, *replays)
