@@ -6,9 +6,11 @@ on outdated facts. Several redemptions of one token may be in flight, each count
 it.
 """
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TypeVar
 from uuid import UUID, uuid4
 
 import msgspec
@@ -20,7 +22,6 @@ from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.gas_refusals import count_gas_refusal
 from ltzd.actions.relayer.outcomes import cancellation_reason, unknown_without_database
 from ltzd.actions.request_signatures import RequestSignatures
-from ltzd.actions.signed_reads import SignedCaller, SignedReads
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.contracts import abi_words, perk_nft, reverts
 from ltzd.chain.node.node import BlockRef, Node
@@ -58,6 +59,8 @@ from ltzd.values import Address, address_of, checksummed
 
 log = structlog.get_logger()
 
+Found = TypeVar("Found")
+
 GAS_LIMIT = 100_000
 """A redemption needs at most 56,000 (docs/contracts.md). A rollup's gas for data comes on top."""
 _CALL_BYTES = 4 + 5 * 32
@@ -78,6 +81,13 @@ class RedeemRequest:
     reference: str | None
     idempotency_key: str | None
     fingerprint: bytes
+
+
+class SignedCaller(msgspec.Struct, frozen=True):
+    """The brand that signed a request, and the request's nonce, not yet used up."""
+
+    brand: Address
+    nonce: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +132,15 @@ class PerkCharges:
         self._brands = brands
         self._signatures = signatures
         self._limits = limits
-        self._nonces: Batcher[SignedCaller, bool] = Batcher(self._use_nonces, max_concurrent=1)
-        self._tokens = SignedReads(self._use_nonces, self._read_tokens)
-        self._collections = SignedReads(self._use_nonces, self._owned)
+        # Concurrent reads share a query; one query at a time, so that more of them share it.
+        self._token_reads: Batcher[tuple[int, int], TokenLookup] = Batcher(
+            self._read_tokens, max_concurrent=1
+        )
+        self._nonces: Batcher[tuple[str, str], bool] = Batcher(self._use_nonces, max_concurrent=1)
         self._pages: LRUCache[tuple[int, int, int], TokenPage] = LRUCache(_PAGES_KEPT)
+        self._collections: Batcher[int, CollectionOwner | None] = Batcher(
+            self._owned, max_concurrent=1
+        )
 
     async def brand_of(self, signed: SignedRequest | None) -> Address:
         """Return the brand that signed.
@@ -147,13 +162,15 @@ class PerkCharges:
         A cache may forget: `redeem` inserts the nonce with the redemption as well. Raises
         SignatureRefused if the nonce was used before.
         """
-        if not await self._nonces.begin(caller):
-            raise SignatureRefused(NONCE_WAS_USED)
+        await _require_unused(self._begin_using_nonce(caller))
 
-    async def _use_nonces(self, callers: Sequence[SignedCaller]) -> list[bool]:
+    def _begin_using_nonce(self, caller: SignedCaller) -> asyncio.Future[bool]:
         # In hex, since window names are not case-sensitive.
-        names = [(checksummed(each.brand), each.nonce.encode().hex()) for each in callers]
-        return await self._limits.use_once("signed_nonces", NONCE_SECONDS, names)
+        name = checksummed(caller.brand), caller.nonce.encode().hex()
+        return self._nonces.begin(name)
+
+    async def _use_nonces(self, nonces: Sequence[tuple[str, str]]) -> list[bool]:
+        return await self._limits.use_once("signed_nonces", NONCE_SECONDS, nonces)
 
     async def redeem(self, request: RedeemRequest) -> RedeemedCharges:
         """Return once the redemption is one block deep, or after `wait_seconds`.
@@ -177,10 +194,19 @@ class PerkCharges:
         self, caller: SignedCaller, collection_id: int, token_id: int
     ) -> tuple[Token, IndexedHeight]:
         """Return a token of the brand's; uses up the caller's nonce."""
-        lookup = await self._tokens.begin(caller, (collection_id, token_id))
+        result = self._token_reads.begin((collection_id, token_id))
+        lookup = await self._after_nonce(caller, result)
         perk_charges.check_collection_owner(collection_id, lookup.brand, caller.brand)
         token = perk_charges.token_of(lookup.token, token_id, collection_id)
         return token, IndexedHeight(lookup.block, lookup.final_block)
+
+    async def _after_nonce(self, caller: SignedCaller, result: asyncio.Future[Found]) -> Found:
+        """Return the result once the nonce is used up; both round trips run at the same time."""
+        try:
+            await _require_unused(self._begin_using_nonce(caller))
+            return await result
+        finally:
+            result.cancel()
 
     async def holders(
         self, caller: SignedCaller, collection_id: int, after: int, limit: int
@@ -189,7 +215,7 @@ class PerkCharges:
 
         The page may be a standby's, and old; `answer_age` tells. Uses up the caller's nonce.
         """
-        collection = await self._collections.begin(caller, collection_id)
+        collection = await self._after_nonce(caller, self._collections.begin(collection_id))
         owner = None if collection is None else collection.brand
         perk_charges.check_collection_owner(collection_id, owner, caller.brand)
         assert collection is not None
@@ -396,6 +422,11 @@ async def _use_nonce(
     """Raises SignatureRefused if the nonce was used before."""
     if not await redemptions.use_nonce(connection, request.brand, request.nonce, uuid4()):
         raise SignatureRefused(NONCE_WAS_USED) from instead_of
+
+
+async def _require_unused(use: asyncio.Future[bool]) -> None:
+    if not await use:
+        raise SignatureRefused(NONCE_WAS_USED)
 
 
 def _brand_in(text: str) -> Address:

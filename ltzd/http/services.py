@@ -8,10 +8,9 @@ from uuid import UUID
 from ltzd.actions.event_handler.batch_decision import RecordedEvent
 from ltzd.actions.event_handler.record import EventRequest, EventStatus
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
-from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest
+from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest, SignedCaller
 from ltzd.actions.pregeneration import PregenerationRequest
 from ltzd.actions.relayer.relayer import BegunRelay
-from ltzd.actions.signed_reads import SignedCaller
 from ltzd.actions.site_plugin.check_ins import CheckInResult
 from ltzd.actions.site_plugin.leaderboards import Leaderboard
 from ltzd.actions.site_plugin.links import LinkCode, LinkedWallet

@@ -11,10 +11,9 @@ import pytest
 import pytest_asyncio
 
 from ltzd.actions import perk_charges as module
-from ltzd.actions.perk_charges import PerkCharges, RedeemedCharges, RedeemRequest
+from ltzd.actions.perk_charges import PerkCharges, RedeemedCharges, RedeemRequest, SignedCaller
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.wallets import RelayWallets
-from ltzd.actions.signed_reads import SignedCaller
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.errors import (

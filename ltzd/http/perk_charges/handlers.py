@@ -15,7 +15,7 @@ from sanic import Blueprint
 from sanic.exceptions import RequestTimeout
 from sanic.request import Request
 
-from ltzd.actions.signed_reads import SignedCaller
+from ltzd.actions.perk_charges import SignedCaller
 from ltzd.errors import (
     Broken,
     CollectionNotFound,
