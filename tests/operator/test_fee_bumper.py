@@ -10,7 +10,7 @@ from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.store.operator.transactions import store_attempt
 from tests.support.chain.fake_node import SentTransaction
 from tests.support.chain.mint_world import POLICY, World, true
-from tests.support.rows.core import states, value
+from tests.support.rows.core import MINTER, states, value
 from tests.support.waiting import until
 
 CAP = FeePolicy().cap
@@ -49,6 +49,10 @@ async def in_the_pool(
     sent = await until(there)
     assert sent is not None
     return sent
+
+
+def prices(world: World) -> set[int]:
+    return {sent.max_fee_per_gas for sent in world.node.pool.values()}
 
 
 async def repeated(world: World, times: int = 3) -> None:
@@ -130,6 +134,18 @@ async def test_without_blocks_nothing_is_replaced(world: World) -> None:
         await repeated(world, 10)
         assert await attempts(world) == 1
     assert len(set(world.node.arrived)) == 1
+
+
+async def test_blocks_do_not_count_against_bytes_that_no_node_has_taken(world: World) -> None:
+    world.node.refuses = lambda _sent: True
+    async with world.serving(IMPATIENT):
+        await world.queue(1)
+        await repeated(world)
+        for _ in range(3):
+            world.node.mine(3)
+            await repeated(world)
+            await world.some_polls()
+        assert await attempts(world) == 1
 
 
 async def test_fast_blocks_alone_replace_nothing(
@@ -298,6 +314,19 @@ async def test_a_price_refused_above_the_base_fee_rises_by_a_tenth_at_intervals(
     prices = [sent.max_fee_per_gas for sent in world.node.sent() if sent.nonce == 0]
     assert prices == sorted(prices)
     await world.each_minted_once()
+
+
+async def test_a_price_refused_above_the_base_fee_does_not_rise_with_each_block(
+    world: World,
+) -> None:
+    world.node.refusal = "replacement transaction underpriced"
+    async with world.serving(replace(ONLY_FOR_PRICE, repeat_seconds=3600.0)):
+        await world.queue(1)
+        await until(lambda: true(paused_for("fees") == 1))
+        for _ in range(3):
+            world.node.mine()
+            await world.some_polls()
+        assert await attempts(world) == 1
 
 
 async def test_a_node_that_refuses_every_price_does_not_block_the_lane(world: World) -> None:
@@ -471,3 +500,28 @@ async def test_the_maximum_cost_of_a_replacement_is_reserved(world: World) -> No
         new = await in_the_pool(world, lambda sent: sent.hash != old.hash)
         shown = telemetry.REGISTRY.get_sample_value("ltzd_operator_reserved_wei", {"kind": "mint"})
         assert shown == new.gas_limit * new.max_fee_per_gas
+
+
+async def test_replacements_that_are_signed_together_never_cost_more_than_the_balance(
+    world: World,
+) -> None:
+    dearer = 2 * 20 * GWEI + world.node.tip
+    async with world.serving(ONLY_FOR_PRICE):
+        first = await published_at(world, GWEI)
+        await world.queue()
+        await world.settled("published", "published")
+        old = {sent.nonce: sent for sent in world.node.pool.values()}
+        second = old[first.nonce + 1]
+        world.node.balances[MINTER.address] = first.gas_limit * dearer + second.gas_limit * (
+            dearer - 1
+        )
+        world.node.base_fee = 20 * GWEI
+        world.node.mine(takes_pool=False)
+        await until(lambda: true(paused_for("funds") == 1))
+        await world.some_polls()
+        assert await attempts(world) == 3
+        world.node.balances[MINTER.address] += second.gas_limit
+        await until(lambda: true(prices(world) == {dearer}))
+        world.node.mine()
+        await world.minted()
+    await world.each_minted_once()

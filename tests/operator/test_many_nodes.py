@@ -213,6 +213,7 @@ async def test_a_chain_that_became_shorter_gets_the_bytes_again(world: RelayWorl
         world.node.mine(3)
         await world.relays_are("mined")
         world.node.forget_blocks(3, forgets_transactions=True)
+        await world.relays_are("sent")
         await until(lambda: true(len(world.node.pool) == 1))
         world.node.mine()
         await world.relays_are("mined")

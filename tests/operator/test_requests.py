@@ -19,6 +19,7 @@ from ltzd.store.operator.wallets import WalletState
 from ltzd.store.wakeups import WALLETS
 from tests.support.chain.fake_node import CHAIN_ID, SentTransaction
 from tests.support.chain.mint_world import POLICY, true
+from tests.support.chain.signers import UnreliableSigner
 from tests.support.relays.lanes import RelayWorld, a_relay_world
 from tests.support.rows.core import MINTER, states, value
 from tests.support.waiting import until
@@ -98,6 +99,24 @@ async def mint_once(world: RelayWorld) -> None:
 
 
 # --- speed-up ---------------------------------------------------------------------------------
+
+
+async def test_a_request_is_signed_once_however_long_the_signer_takes(world: RelayWorld) -> None:
+    world.signer = signer = UnreliableSigner(MINTER)
+    async with world.serving(PATIENT):
+        await begin(world, "mint")
+        signer.holds = lambda _transaction: True
+        id_ = await ask(world, Action.SPEED_UP)
+        await until(lambda: true(signer.requests == 2))
+        for _ in range(3):
+            world.node.mine(takes_pool=False)
+            await world.some_polls()
+        assert signer.requests == 2
+        signer.holds = lambda _transaction: False
+        assert await outcome(world, id_) is RequestOutcome.DONE
+        await in_pool(world, 2)
+        await mint_once(world)
+    assert await attempts(world) == 2
 
 
 @pytest.mark.parametrize("kind", KINDS)

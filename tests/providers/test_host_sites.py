@@ -217,6 +217,14 @@ async def test_whom_the_site_refuses_is_nobody(
     assert len(site.paths) == 2, "a refusal is not cached"
 
 
+async def test_the_site_judges_a_password_that_is_not_base64(
+    site: Site, sites: HostSiteClient
+) -> None:
+    site.set_answer(401, {"code": "rest_not_logged_in", "message": "", "data": {"status": 401}})
+    assert await sites.user_of(site.base, HostCredentials(authorization="Basic a")) is None
+    assert len(site.paths) == 1
+
+
 @pytest.mark.parametrize(
     ("status", "body"),
     [
@@ -236,6 +244,7 @@ async def test_whom_the_site_refuses_is_nobody(
         (200, ANN | {"username": "x" * 60_000}),
         (200, ANN | {"email": "ann@" + "x" * 60_000 + ".example"}),
         (200, ANN | {"roles": ["x" * 600 for _ in range(100)]}),
+        (200, ANN | {"roles": ["x"] * 101}),
         (200, "[" * 100_000),
     ],
 )
@@ -374,6 +383,12 @@ async def test_those_who_gave_up_leave_their_places(site: Site, sites: HostSiteC
     waiting = [
         asyncio.create_task(sites.user_of(site.base, a_log_in(number))) for number in range(50)
     ]
+    await asyncio.sleep(0)
+    with pytest.raises(HostSiteBusy):
+        await sites.user_of(site.base, COOKIE)
+    waiting[0].cancel()
+    await asyncio.gather(waiting[0], return_exceptions=True)
+    waiting[0] = asyncio.create_task(sites.user_of(site.base, a_log_in(50)))
     await asyncio.sleep(0)
     with pytest.raises(HostSiteBusy):
         await sites.user_of(site.base, COOKIE)

@@ -347,6 +347,18 @@ async def test_a_new_email_address_does_not_reset_the_wrong_code_limit(world: Wo
         await world.links.link(changed, WRONG)
 
 
+async def test_a_code_does_not_link_a_member_whose_address_has_changed_since_the_log_in(
+    world: World,
+) -> None:
+    code = (await world.code(CID)).code
+    before = await world.log_in()
+    after = await world.log_in(email=BEN)
+    with pytest.raises(LinkRefused, match="has just changed"):
+        await world.links.link(before, code)
+    assert await allowance(world, after) is None
+    await world.links.link(after, code)
+
+
 @pytest.mark.parametrize("text", ["", "x", "\x00", "\ud800", "0" * 10_000, "' OR 1 = 1"])
 async def test_a_malformed_code_is_refused_as_wrong(world: World, text: str) -> None:
     member = await world.log_in()

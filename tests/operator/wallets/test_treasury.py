@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
+from ltzd import telemetry
 from ltzd.chain.signing import Signer, WalletSigner
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.treasury.lane import TreasuryLane
@@ -111,12 +112,13 @@ async def quiet(world: RelayWorld) -> None:
 
 
 async def test_a_wallet_below_its_floor_is_filled_once(world: RelayWorld) -> None:
-    async with topping_up(world):
+    async with topping_up(world) as lane:
         await quiet(world)
         assert transfers(world) == []
         drain(world)
         await mined_until(world, 1)
         await quiet(world)
+        assert lane.pause.reason is None
     assert transfers(world) == [(RELAYER.address, TOP_UP)]
     assert world.node.balances[RELAYER.address] == FLOOR // 2 + TOP_UP
     assert await value(world.observer, "SELECT state FROM transactions") == "confirmed"
@@ -227,11 +229,16 @@ async def paused(world: RelayWorld, reason: str | None) -> None:
 
 
 async def test_a_wallet_that_a_thief_signs_with_gets_nothing(world: RelayWorld) -> None:
+    await register(world, OTHER_RELAYER)
     drain(world)
     world.node.use_nonce(RELAYER)
-    async with topping_up(world):
-        await quiet(world)
+    with capture_logs() as logs:
+        async with topping_up(world):
+            await quiet(world)
+            assert telemetry.REGISTRY.get_sample_value("ltzd_operator_foreign_wallets") == 1
     assert transfers(world) == []
+    reports = [log["wallet"] for log in logs if log["event"] == "treasury.foreign_signer"]
+    assert reports == [hex_of(RELAYER.address)]
 
 
 async def test_a_wallet_with_a_displaced_transaction_gets_nothing(world: RelayWorld) -> None:

@@ -221,13 +221,16 @@ async def test_a_slow_replacement_holds_up_no_receipts(
         del world.node.pool[old[1].hash]
         world.node.mine()
         await world.settled("mined", "published")
+        await world.queue()
+        await until(lambda: true(paused_for("mint", "signer") == 1))
+        assert minter.requests == 4, "new work would wait behind the transaction that is stuck"
 
         minter.holds = lambda _transaction: False
-        await until(lambda: attempts_are(world, 3))
+        await world.settled("mined", "published", "published")
         world.node.mine(2)
         await world.minted()
     await world.each_minted_once()
-    assert await attempts(world) == 3, "the signature for the mined transaction was dropped"
+    assert await attempts(world) == 4, "the signature for the mined transaction was dropped"
 
 
 async def unminted_is(world: RelayWorld, count: int) -> bool:
