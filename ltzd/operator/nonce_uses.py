@@ -23,6 +23,8 @@ log = structlog.get_logger()
 
 FORGED_TRANSACTION = "forged_transaction"
 """A node shows a transaction of the wallet that the wallet has not signed."""
+USE_HIDDEN = "use_hidden"
+"""A node shows a nonce of the wallet as used, and no block in which it was used."""
 RECEIPT_MISSING = "receipt_missing"
 """A node shows a transaction in a block, or the block, without the receipt."""
 _BLOCKS_AT_ONCE = 8
@@ -55,6 +57,7 @@ class NonceUses:
         self._use: NonceUse | None = None
         self._suspect: NonceUse | None = None
         self._own_since: float | None = None
+        self._hidden_since: float | None = None
 
     @property
     def suspect(self) -> NonceUse | None:
@@ -77,7 +80,7 @@ class NonceUses:
             # A node that has not reached the head of the search is no witness.
             if self._search is None or view.head.number >= self._used_at:
                 self._start_again()
-                self._unused_at = view.head.number
+                self._unused_at, self._hidden_since = view.head.number, None
             return None
         if self._search is None or self._search.nonce != oldest.nonce:
             self._search = _Search(oldest.nonce, self._unused_at, view.head.number)
@@ -87,6 +90,7 @@ class NonceUses:
             self._use = await self._find(view.node, self._search)
         if self._use is None or await self._is_gone(view, self._use):
             return None
+        self._hidden_since = None
         if self._use.hash in oldest.hashes:
             self._note_own(view.node, oldest)
             return None
@@ -132,6 +136,19 @@ class NonceUses:
             self._own_since = now
             node.report_contradiction(RECEIPT_MISSING)
 
+    def _note_hidden(self, node: Node, nonce: int) -> None:
+        """No block has the use: a reorg has moved it, an earlier node has lied, or this one lies.
+
+        The next search depends on no earlier node.
+        """
+        now = self._context.clock()
+        if self._hidden_since is None:
+            self._hidden_since = now
+            log.error("nonce.use_not_found", nonce=nonce)
+        if now - self._hidden_since >= self._context.policy.pauses.missing_receipt:
+            self._hidden_since = now
+            node.report_contradiction(USE_HIDDEN)
+
     # The search
 
     async def _find(self, node: Node, search: _Search) -> NonceUse | None:
@@ -145,8 +162,8 @@ class NonceUses:
             if search.low is not None:
                 first = max(first, search.low + 1)
             if first > search.high:
-                log.error("nonce.use_not_found", nonce=search.nonce)
-                self._start_again()  # A reorg has moved the blocks, or a node has lied.
+                self._note_hidden(node, search.nonce)
+                self._start_again()
                 return None
             lane = self._context.lane
             numbers = range(first, search.high + 1)

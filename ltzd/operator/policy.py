@@ -85,8 +85,8 @@ class LanePauses:
     `between_terms` and `after_stop` follow the end of a term, `standby` is how long a lane without
     its lease keeps the reason of its last term, `status` is the shortest time between two writes of
     the lane's row. A node that shows a block for `missing_receipt` without the receipt of a
-    transaction in it contradicts itself. A receipt waits for `second_opinion` for other nodes that
-    have not reached its block.
+    transaction in it, or a used nonce without the block in which it was used, contradicts itself. A
+    receipt waits for `second_opinion` for other nodes that have not reached its block.
     `longest_cancellation` bounds the growing pause before a refused self-transfer is published
     again. A retired wallet's transaction that is not mined for `key_gone` needs a person.
     After a promotion of the database, or a restore, nothing new is signed for `comparing`, in which

@@ -668,19 +668,32 @@ async def test_a_foreign_transaction_displaces_a_relay_once_its_block_is_final(
     assert world.node.executed().total() == 1
 
 
+@pytest.mark.parametrize("in_use", [0, 1, 2])
 @pytest.mark.parametrize("liar", [1, 2])
 async def test_one_node_of_three_cannot_deny_a_foreign_transaction_for_ever(
-    world: RelayWorld, liar: int
+    world: RelayWorld, liar: int, in_use: int
 ) -> None:
+    """In use, the liar shows the nonce as used, and no block in which it was used."""
     nodes = [world.node, world.node.sibling(), world.node.sibling()]
     nodes[liar].false_answers["eth_getBlockByNumber"] = lambda block: (
         block and block | {"transactions": []}
     )
-    async with lane_on_nodes(world, *nodes, policy=POLICY):
-        await taken_elsewhere(world, *nodes)
+    for node in nodes:
+        node.refuses = lambda _sent: True
+    async with lane_on_nodes(world, *nodes, policy=POLICY) as pool:
+        await world.ask(2)
+        await world.settled("signed", "signed")
+        pool.prefer(in_use)
+        world.node.use_nonce(RELAYER)
+        for node in nodes:
+            node.refuses = lambda _sent: False
         await until(lambda: true(bool(world.node.pool)))
         world.node.mine(4)
         await world.settled("displaced", "confirmed")
+        assert all(
+            kinds <= ({"use_hidden"} if position == liar else set())
+            for position, kinds in enumerate(pool.contradictions())
+        )
 
 
 @pytest.mark.parametrize("kept_states", [1_000_000, 2], ids=["archive", "pruned"])

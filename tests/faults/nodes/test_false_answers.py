@@ -26,9 +26,9 @@ def receipts_of_other_transactions(method: str, _params: Sequence[Any], result: 
     return result
 
 
-def logs_of_other_amounts(method: str, _params: Sequence[Any], result: Any) -> Any:
+def logs_of_other_transactions(method: str, _params: Sequence[Any], result: Any) -> Any:
     if method == "eth_getLogs" and result:
-        return [{**log, "data": "0x" + "00" * 31 + "01"} for log in result]
+        return [{**log, "transactionHash": "0x" + "ab" * 32} for log in result]
     return result
 
 
@@ -59,14 +59,15 @@ async def test_events_and_relays_succeed_while_the_node_in_use_answers_falsely(
 
 
 @pytest.mark.parametrize("is_liar_in_use", [True, False])
-async def test_false_logs_of_one_of_two_nodes_are_not_indexed(
+async def test_logs_whose_transactions_two_nodes_dispute_are_not_indexed(
     sites: Sites, is_liar_in_use: bool
 ) -> None:
+    """No hash of a block proves which of its transactions wrote a log."""
     site = await sites.of("anvil", 2)
     async with site.blocks():
         used = await site.in_use()
         (other,) = [node for node in site.nodes if node is not used]
-        await lie_with(logs_of_other_amounts)(used if is_liar_in_use else other)
+        await lie_with(logs_of_other_transactions)(used if is_liar_in_use else other)
         try:
             (answer,) = await site.post()
             await until(lambda: are_disputed(site))
