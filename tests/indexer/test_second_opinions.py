@@ -782,21 +782,26 @@ async def test_a_block_that_a_node_made_up_proves_no_logs(watch: Watch) -> None:
     assert nodes.reported == [(1, "logs")]
 
 
+class SlowToProve(ProvingNode):
+    """Never answers with receipts once `is_slow`; answers all else."""
+
+    is_slow = False
+
+    async def _answer(self, method: str, params: Sequence[Any]) -> Any:
+        if self.is_slow and method == "eth_getBlockReceipts":
+            await asyncio.Event().wait()
+        return await super()._answer(method, params)
+
+
 async def test_a_node_that_is_slow_to_prove_logs_leaves_the_liar_not_alone(watch: Watch) -> None:
-    nodes = NodeGroup.of(2, kind=ProvingNode)
+    true, liar = SlowToProve(), ProvingNode()
+    nodes = NodeGroup([true, liar])
     watched = await watch(nodes, replace(POLICY, second_look_seconds=0.05))
-    true, liar = nodes.nodes
     true.mine(logs=[given_to(ANN, 10)])
     nodes.share(0)
     change_all_logs(liar, with_amount(11))
-    answer = true._answer
+    true.is_slow = True
 
-    async def answer_no_receipts(method: str, params: Sequence[Any]) -> Any:
-        if method == "eth_getBlockReceipts":
-            await asyncio.Event().wait()
-        return await answer(method, params)
-
-    true._answer = answer_no_receipts  # type: ignore[method-assign]
     await watched.steps(3)
 
     assert (await watched.cursor()).number == 0

@@ -280,8 +280,9 @@ class EventHandler:
 
         Raises SignatureRefused for an invalid signature, although an unsigned event is accepted.
         """
-        if request.signed is None or request.request_id is None or not brand.signed_bypass:
+        if request.signed is None or not brand.signed_bypass:
             return None
+        assert request.request_id is not None, "a signed request has an id"
         await self._signatures.check(request.signed, request.brand_id)
         return SignedNonce(request.signed.nonce, request.request_id)
 
