@@ -89,6 +89,8 @@ class PaymentProvider(AsyncCloseable):
             self._checkouts.v1.checkout.sessions.create_async(
                 {
                     "mode": "payment",
+                    # Without it a setting of the account lets customers pay in another currency.
+                    "adaptive_pricing": {"enabled": False},
                     "line_items": [
                         {
                             "quantity": 1,

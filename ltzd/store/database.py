@@ -61,6 +61,9 @@ LOST: tuple[type[BaseException], ...] = (
     asyncpg.InvalidCatalogNameError,
     # A query on a connection that the server has just closed.
     asyncpg.InternalClientError,
+    # An upgrade changed a table after its statement was prepared: asyncpg prepares it anew then,
+    # but repeats it by itself only outside a database transaction.
+    asyncpg.exceptions.InvalidCachedStatementError,
     # The process stood still in the middle of a database transaction.
     asyncpg.IdleInTransactionSessionTimeoutError,
     # An administrator's `lock_timeout` and `transaction_timeout`.

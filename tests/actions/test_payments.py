@@ -251,6 +251,7 @@ async def test_a_checkout_opens_a_session_with_the_buyer_and_the_ltz_in_its_meta
     }
     assert form == {
         "mode": "payment",
+        "adaptive_pricing[enabled]": "false",
         "line_items[0][quantity]": "1",
         "line_items[0][price_data][currency]": "usd",
         "line_items[0][price_data][unit_amount]": "500",

@@ -273,6 +273,10 @@ def test_an_event_of_an_unpaid_session_is_ignored(kind: str, status: str) -> Non
             RefundedCharge("ch_1", "pi_2", 500),
         ),
         (a_dispute("pi_1", 300), Dispute("dp_1", "pi_1", 300, "fraudulent")),
+        (
+            a_dispute("pi_1", 300, kind="charge.dispute.funds_withdrawn"),
+            Dispute("dp_1", "pi_1", 300, "fraudulent"),
+        ),
     ],
 )
 def test_an_event_of_a_reversal_is_recognized(event: object, notice: ProviderNotice) -> None:
@@ -295,6 +299,9 @@ def test_an_event_of_a_reversal_is_recognized(event: object, notice: ProviderNot
         a_failed_refund("pi_1", currency="eur"),
         a_refunded_charge("pi_1", 0),
         a_dispute("pi_1", payment_intent={}),
+        # The bank asks, and no money has moved.
+        a_dispute("pi_1", status="warning_needs_response"),
+        a_dispute("pi_1", kind="charge.dispute.updated"),
         a_dispute("pi 1"),
         a_dispute("pi_1", payment_intent={"id": 5}),
     ],

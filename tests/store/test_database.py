@@ -249,6 +249,25 @@ async def test_a_lock_that_is_not_free_in_the_servers_time_is_unavailable(pool: 
             await read()
 
 
+async def test_a_statement_from_before_a_column_was_added_is_unavailable_once(pool: Pool) -> None:
+    """In a rolling upgrade old processes run on the new schema for a while."""
+
+    async def insert() -> int:
+        async with transaction(pool) as connection:
+            row = await connection.fetchrow("INSERT INTO growing VALUES (7) RETURNING *")
+        n: int = row["n"]
+        return n
+
+    async with session(pool) as connection:
+        await connection.execute("CREATE TABLE growing (n int)")
+    assert await insert() == 7
+    async with session(pool) as connection:
+        await connection.execute("ALTER TABLE growing ADD COLUMN m int")
+    with pytest.raises(DatabaseUnavailable, match="0A000"):
+        await insert()
+    assert await insert() == 7
+
+
 async def test_a_database_transaction_that_lasts_too_long_for_the_server_is_unavailable(
     pool: Pool,
 ) -> None:

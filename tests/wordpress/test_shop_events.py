@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any
 from uuid import uuid4
 
+import pytest
 import pytest_asyncio
 from aiohttp import web
 
@@ -243,6 +244,22 @@ async def test_a_refund_before_the_event_is_taken_off(shop: Shop) -> None:
     assert event["metadata"] == {"amount": "40.00", "order": str(part)}
     assert (await shop.row(whole))["state"] == "cancelled"
     assert "is taken off the reward" in (await shop.notes(part))[0]
+
+
+@pytest.mark.parametrize("status", ["cancelled", "failed"])
+async def test_an_order_that_is_cancelled_before_the_event_earns_once_completed_again(
+    shop: Shop, status: str
+) -> None:
+    order = await shop.order()
+    await shop.php(f"do_action( 'woocommerce_order_status_{status}', $given[0] );", order)
+    await shop.send()
+    assert shop.ltzd.events == []
+    assert await shop.notes(order) == ["Loyalty: not rewarded: the order was cancelled"]
+
+    await shop.php("do_action( 'woocommerce_order_status_completed', $given[0] );", order)
+    await shop.send()
+    (event,) = shop.ltzd.events
+    assert event["userEmail"] == f"buyer{order}@shop.example"
 
 
 async def test_a_refund_after_the_event_is_noted(shop: Shop) -> None:

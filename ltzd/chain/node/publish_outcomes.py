@@ -17,7 +17,7 @@ def _any_of(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
-# Error texts of geth, Erigon, Nethermind, Besu, reth, anvil, hardhat and our tester chain
+# Error texts of geth, Erigon, Nethermind, Besu, reth, CometBFT, anvil, hardhat and our tester chain
 # (tests/chain/node/test_publish_outcomes.py has the table by client).
 _KNOWN = _any_of(
     "(?<!un)known transaction",
@@ -25,6 +25,7 @@ _KNOWN = _any_of(
     "already imported",
     "alreadyknown",
     "existing tx with same hash",
+    "(tx|transaction) (is )?already (exists )?in (the )?(\\w+ )?(mem)?(pool|cache)",
 )
 _NONCE = _any_of("nonce too low", "nonce is too low", "oldnonce", "invalid nonce.*low")
 _FUNDS = _any_of(
@@ -42,6 +43,7 @@ _PRICE = _any_of(
     "gas price below (configured )?minimum",
     "could not replace existing tx",
     "replacementnotallowed",
+    "insufficient fees?\\b",
 )
 _GAS_FOR_GOOD = (
     "intrinsic gas too (low|high)",
@@ -123,6 +125,7 @@ _PASSING = _any_of(
     "temporar",
     "unavailable",
     "bad gateway",
+    "\\bbackends?\\b",
     "internal (server )?error",
     "header not found",
     "\\bip\\b",

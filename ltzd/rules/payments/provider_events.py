@@ -16,6 +16,8 @@ EVENT_TOLERANCE_SECONDS = 300
 
 _REASON = re.compile(r"[a-z0-9_]{1,100}")
 _MOST_REVERSED_CENTS = 10**12
+_INQUIRY = ("warning_needs_response", "warning_under_review", "warning_closed")
+"""A dispute's statuses while the customer's bank only asks, and no money has moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,10 @@ def _notice(kind: str, about: Mapping[str, object]) -> ProviderNotice:
         case "charge.refunded":
             money = _money_in(about, "amount_refunded")
             return Unrelated(kind) if money is None else RefundedCharge(*money)
-        case "charge.dispute.created":
+        # A dispute that began as an inquiry is created only once, without money.
+        case "charge.dispute.created" | "charge.dispute.funds_withdrawn" if (
+            about.get("status") not in _INQUIRY
+        ):
             money = _money_in(about, "amount")
             return Unrelated(kind) if money is None else Dispute(*money, _reason_in(about))
     return Unrelated(kind)

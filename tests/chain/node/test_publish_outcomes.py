@@ -146,6 +146,14 @@ SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
         ("invalid chain ID", FOR_GOOD),
         ("transaction signer is on the blacklist", FOR_GOOD),
     ],
+    "cometbft": [
+        ("failed to broadcast transaction: : tx already in mempool", ACCEPTED),
+        ("tx already exists in cache", ACCEPTED),
+        ("insufficient fees; got: 1aevmos required: 2aevmos: insufficient fee", PRICE),
+        ("insufficient funds for gas * price + value", POOR),
+        ("mempool is full: number of txs 5000 (max: 5000)", PASSING),
+        ("invalid nonce; got 7, expected 6: invalid sequence", PASSING),
+    ],
     "anvil": [
         ("transaction already imported", ACCEPTED),
         ("nonce too low", NONCE),
@@ -199,6 +207,7 @@ SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
         ("sanctioned address", FOR_GOOD),
         # A temporary text is never a reason to give up the bytes, an unknown one not at once.
         ("unknown transaction", UNEXPLAINED),
+        ("a transaction with this nonce is already in the pool", UNEXPLAINED),
         ("rejected by policy engine (rule 17)", UNEXPLAINED),
         ("Too Many Requests", PASSING),
         ("rate limit exceeded", PASSING),
@@ -216,6 +225,8 @@ SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
         ("internal error", PASSING),
         ("header not found", PASSING),
         ("bad gateway", PASSING),
+        ("no backends available for method", PASSING),
+        ("backend offline", PASSING),
         ("", UNEXPLAINED),
         # A contract's revert string is not a node's error.
         ("execution reverted: already known", UNEXPLAINED),

@@ -192,6 +192,13 @@ def a_refunded_charge(intent: str, total: int = 500, **changes: object) -> Json:
     return an_event("charge.refunded", charge | changes)
 
 
-def a_dispute(intent: str, cents: int = 500, id_: str = "dp_1", **changes: object) -> Json:
+def a_dispute(
+    intent: str,
+    cents: int = 500,
+    id_: str = "dp_1",
+    kind: str = "charge.dispute.created",
+    **changes: object,
+) -> Json:
     dispute = {"id": id_, "payment_intent": intent, "amount": cents, "currency": "usd"}
-    return an_event("charge.dispute.created", dispute | {"reason": "fraudulent"} | changes)
+    dispute |= {"reason": "fraudulent", "status": "needs_response"}
+    return an_event(kind, dispute | changes)

@@ -11,9 +11,10 @@ namespace Ltzd\Loyalty;
 
 defined( 'ABSPATH' ) || exit;
 
-const EVENTS_OPTION = 'ltzd_loyalty_events';
-const KINDS         = [ 'purchase', 'registration', 'review', 'newsletter' ];
-const RESEND_ACTION = 'ltzd_loyalty_resend';
+const EVENTS_OPTION  = 'ltzd_loyalty_events';
+const KINDS          = [ 'purchase', 'registration', 'review', 'newsletter' ];
+const RESEND_ACTION  = 'ltzd_loyalty_resend';
+const NOTE_CANCELLED = 'the order was cancelled';
 
 require_once __DIR__ . '/decision.php';
 require_once __DIR__ . '/sending.php';
@@ -23,6 +24,8 @@ require_once __DIR__ . '/tracker.php';
 
 add_action( 'init', __NAMESPACE__ . '\\keep_schedule' );
 add_action( 'woocommerce_order_status_completed', __NAMESPACE__ . '\\on_order' );
+add_action( 'woocommerce_order_status_cancelled', __NAMESPACE__ . '\\on_cancellation' );
+add_action( 'woocommerce_order_status_failed', __NAMESPACE__ . '\\on_cancellation' );
 add_action( 'woocommerce_order_refunded', __NAMESPACE__ . '\\on_refund' );
 add_filter( 'woocommerce_order_actions', __NAMESPACE__ . '\\offer_resending', 10, 2 );
 add_action( 'woocommerce_order_action_' . RESEND_ACTION, __NAMESPACE__ . '\\resend' );
@@ -58,7 +61,28 @@ function on_order( $order_id ) {
 		/* translators: %s: a currency, such as EUR */
 		$order->add_order_note( sprintf( __( 'Loyalty: nothing was sent, because the settings do not say how many US dollars one %s is worth.', 'ltzd-loyalty' ), $order->get_currency() ) );
 	} elseif ( (float) $amount > 0 ) {
-		queue_event( 'purchase', (string) $order->get_id(), email_of( $order ), [ 'amount' => $amount, 'order' => (string) $order->get_id() ] );
+		$is_new = queue_event( 'purchase', (string) $order->get_id(), email_of( $order ), [ 'amount' => $amount, 'order' => (string) $order->get_id() ] );
+		$row    = $is_new ? null : event_row( 'purchase', (string) $order->get_id() );
+		if ( null !== $row && is_cancelled( $row, $order ) ) {
+			send_again( $row, $order, $amount );
+		}
+	}
+}
+
+/** Whether the order's event was not sent because the order was cancelled; false for an erased person. */
+function is_cancelled( $row, $order ) {
+	return REFUSED === $row['state'] && NOTE_CANCELLED === $row['note'] && email_key( email_of( $order ) ) === $row['email_key'];
+}
+
+/** An order that is cancelled, or whose payment fails, before its event is sent earns nothing until it is completed again. */
+function on_cancellation( $order_id ) {
+	$row = event_row( 'purchase', (string) $order_id );
+	if ( null === $row || WAITING !== $row['state'] || null !== $row['unclear_since'] ) {
+		return;
+	}
+	$changes = settled( REFUSED, time(), [ 'note' => NOTE_CANCELLED ] );
+	if ( change_row( $row['id'], WAITING, $changes ) ) {
+		note_outcome( $changes + $row );
 	}
 }
 
@@ -137,6 +161,11 @@ function resend( $order ) {
 	if ( null === $row || null === $amount || (float) $amount <= 0 || ! current_user_can( 'edit_shop_orders' ) ) {
 		return;
 	}
+	send_again( $row, $order, $amount );
+}
+
+/** Sends a settled event as a new one. */
+function send_again( $row, $order, $amount ) {
 	$changes = [
 		'state'         => WAITING,
 		'email'         => email_of( $order ),

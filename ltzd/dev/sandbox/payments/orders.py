@@ -14,7 +14,7 @@ _MAX_LINE_ITEMS = 100
 _MIN_SECONDS = 30 * 60
 _MAX_SECONDS = 24 * 3600
 _CLOCK_SKEW_SECONDS = 60
-_IGNORED = ("locale", "submit_type", "payment_method_types")
+_IGNORED = ("adaptive_pricing", "locale", "submit_type", "payment_method_types")
 
 
 def parse_session(form: Form, now: float) -> SandboxSession:
