@@ -164,6 +164,8 @@ class _HeadSocket:
         self._clock = clock
         self._receive = receive
         self._pause = policy.first_pause_seconds
+        self._logged: _Loss | None = None
+        """The loss that is in the log, until a socket opens: a node may be away for weeks."""
         self._newest = 0
         """The highest head that this socket has announced."""
         self._limit: float | None = None
@@ -185,12 +187,14 @@ class _HeadSocket:
             pause = self._pause
             if reason == "unsupported":
                 pause = self._policy.unsupported_pause_seconds
-            log.info(
-                "node.head_socket_lost",
-                node=node_name(self._url),
-                reason=reason,
-                again_in_seconds=pause,
-            )
+            if reason != self._logged:
+                self._logged = reason
+                log.info(
+                    "node.head_socket_lost",
+                    node=node_name(self._url),
+                    reason=reason,
+                    again_in_seconds=pause,
+                )
             await asyncio.sleep(pause)
             self._pause = min(self._pause * 2, self._policy.longest_pause_seconds)
 
@@ -213,7 +217,7 @@ class _HeadSocket:
         ) as socket:
             async with asyncio.timeout(self._policy.connect_seconds):
                 await self._subscribe(socket)
-            self.is_open = True
+            self.is_open, self._logged = True, None
             telemetry.HEAD_SOCKETS_OPEN.inc()
             try:
                 async with asyncio.timeout(None) as self._deadline:

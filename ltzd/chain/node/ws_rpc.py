@@ -20,6 +20,7 @@ from ltzd.chain.node.learned_limits import NodeLimits
 from ltzd.chain.node.refusals import Refusal, RefusalKind
 from ltzd.chain.node.sending import ConnectionDropped, RequestRefused, RpcPolicy
 from ltzd.chain.websocket_client.socket import NodeSocket, open_socket
+from ltzd.concurrency.clock import loop_time
 from ltzd.concurrency.futures import complete
 from ltzd.errors import NodeUnavailable
 
@@ -92,6 +93,8 @@ class _SocketTransport:
         self._is_decided = asyncio.Event()
         """Is set while the socket is open, or the last attempt to open it has failed."""
         self._fault = "its socket is not open"
+        self._logged_fault = ""
+        """The fault that is in the log, until a socket opens: a node may be away for weeks."""
         self._waiting: dict[int, _Request] = {}
         self._batch: _Request | None = None
         self._batch_turn = asyncio.Lock()
@@ -147,19 +150,25 @@ class _SocketTransport:
     # The socket
 
     async def _run(self) -> None:
-        """Keeps the socket open until cancelled; pauses grow until a socket has answered."""
+        """Keeps the socket open until cancelled; pauses grow while sockets end soon and unused.
+
+        Many sockets are asked nothing for weeks, and each node ends them now and then.
+        """
         pause = self._ws_policy.first_pause_seconds
         try:
             while True:
+                begun = loop_time()
                 has_answered = await self._serve()
-                if has_answered:
+                if has_answered or loop_time() - begun > self._ws_policy.longest_pause_seconds:
                     pause = self._ws_policy.first_pause_seconds
-                log.info(
-                    "node.socket_lost",
-                    node=node_name(self._url),
-                    reason=self._fault,
-                    again_in_seconds=pause,
-                )
+                if self._fault != self._logged_fault:
+                    self._logged_fault = self._fault
+                    log.info(
+                        "node.socket_lost",
+                        node=node_name(self._url),
+                        reason=self._fault,
+                        again_in_seconds=pause,
+                    )
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, self._ws_policy.longest_pause_seconds)
         finally:
@@ -176,7 +185,7 @@ class _SocketTransport:
                 ping_seconds=self._ws_policy.ping_seconds,
                 max_bytes=self._policy.max_response_bytes,
             ) as socket:
-                self._socket = socket
+                self._socket, self._logged_fault = socket, ""
                 self._is_decided.set()
                 unasked = 0
                 while unasked <= _MOST_UNASKED and (data := await socket.receive()) is not None:

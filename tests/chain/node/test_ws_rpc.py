@@ -9,16 +9,20 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
+from ltzd.chain.node.new_heads import HeadSocketPolicy, NewHeads
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.opening import open_rpc
 from ltzd.chain.node.rpc import Rpc, RpcError, RpcPolicy
 from ltzd.chain.node.ws_rpc import WsPolicy, WsRpc
+from ltzd.concurrency.clock import loop_time
 from ltzd.dev.services.chain import Kind
 from ltzd.errors import NodeUnavailable
 from tests.support.chain.chains import a_chain
 from tests.support.chain.limited_node import LimitedNode
 from tests.support.chain.scripted_node import HttpAnswer, always, refusing, result
+from tests.support.rows.core import running
 from tests.support.waiting import until
 
 QUICK = RpcPolicy(timeout_seconds=2.0)
@@ -35,6 +39,9 @@ class SocketServer:
     url: str = ""
     sockets: list[web.WebSocketResponse] = field(default_factory=list)
     answers_pings: bool = True
+
+    async def has_opened(self) -> bool:
+        return len(self.sockets) >= 1
 
     async def has_reopened(self) -> bool:
         return len(self.sockets) >= 2
@@ -201,6 +208,50 @@ async def test_a_node_that_is_gone_is_told_at_once_and_found_again() -> None:
         with pytest.raises(NodeUnavailable) as raised:
             await rpc.call("eth_x")
     assert raised.value.kind == "refused_connection"
+
+
+async def test_a_socket_that_was_open_for_long_and_unused_is_opened_after_the_first_pause() -> None:
+    policy = WsPolicy(first_pause_seconds=0.001, longest_pause_seconds=0.01)
+
+    async def is_long_open() -> bool:
+        return loop_time() - opened > policy.longest_pause_seconds
+
+    with capture_logs() as logs:
+        async with (
+            a_socket_server(answering(always(1))) as server,
+            WsRpc(server.url, QUICK, ws_policy=policy),
+        ):
+            await until(server.has_opened)
+            for _ in range(3):
+                opened = loop_time()
+                await until(is_long_open)
+                await server.sockets.pop().close()
+                await until(server.has_opened)
+    assert {line["again_in_seconds"] for line in logs} == {policy.first_pause_seconds}
+
+
+async def test_a_node_that_stays_away_is_logged_once() -> None:
+    attempts = 0
+
+    async def drop(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal attempts
+        attempts += 1
+        writer.close()
+
+    async def has_tried_again() -> bool:
+        return attempts >= 4
+
+    server = await asyncio.start_server(drop, "127.0.0.1", 0)
+    url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    heads_policy = HeadSocketPolicy(first_pause_seconds=0.01, longest_pause_seconds=0.05)
+    with capture_logs() as logs:
+        async with server:
+            async with WsRpc(url, QUICK, ws_policy=QUICK_SOCKET):
+                await until(has_tried_again)
+            attempts = 0
+            async with running(NewHeads([url], heads_policy).run()):
+                await until(has_tried_again)
+    assert [line["event"] for line in logs] == ["node.socket_lost", "node.head_socket_lost"]
 
 
 async def test_an_answer_of_endless_length_ends_the_socket() -> None:
