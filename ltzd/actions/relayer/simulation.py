@@ -263,8 +263,7 @@ def _a_quarter_more(needed: int) -> int:
 
 def _refusal(revert: Revert) -> Refused | NodeUnavailable:
     if revert.data is None:
-        text = revert.text.lower()
-        if "gas required exceeds" in text or "out of gas" in text or "outofgas" in text:
+        if revert.is_out_of_gas:
             return _too_much_gas(None)
         return NodeUnavailable(f"eth_estimateGas: {revert.text}")
     if reverts.error_name(revert.data) == "ClaimLimitReached":

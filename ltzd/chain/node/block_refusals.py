@@ -13,6 +13,7 @@ _NO_BLOCK = re.compile(
     "|block (.* )?not found"
     "|unknown (block|header)"
     "|block does ?n[o']t exist"
+    "|block is out of range"
     "|could not be found"
     "|no state available for block"
     "|(not|non)[ -](currently )?canonical"

@@ -107,6 +107,8 @@ def _rpc_error(
     revert_data = _revert_data(data)
     if revert_data is None and code == EXECUTION_CODE:
         revert_data = _revert_data(text)  # Nethermind's answer to eth_estimateGas.
+        if isinstance(data, str):
+            text = f"{text} {data}"  # `err: OutOfGas (supplied gas 1)`, say.
     for secret in secrets:  # Before the cut, which might leave a part of a secret.
         text = text.replace(secret, "…")
     return RpcError(code, text[:_TEXT_LENGTH], revert_data, refusal)

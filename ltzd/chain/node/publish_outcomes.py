@@ -2,8 +2,8 @@
 
 Only a text that rules out these very bytes permanently is REFUSED_FOR_GOOD: the operator then gives
 their nonce to a self-transfer. A text of a full pool or of the access to the node is REFUSED, which
-passes, and so is a refusal for the rate (`refusals.py`). A text that no pattern matches is
-REFUSED_UNEXPLAINED: such as a provider's policy, which may concern these bytes alone.
+passes, and so is a refusal for the rate or of the method (`refusals.py`). A text that no pattern
+matches is REFUSED_UNEXPLAINED: such as a provider's policy, which may concern these bytes alone.
 """
 
 import re
@@ -24,12 +24,16 @@ _KNOWN = _any_of(
     "already known",
     "already imported",
     "alreadyknown",
-    "existing tx with same hash",
+    "existing txn? with same hash",
     "(tx|transaction) (is )?already (exists )?in (the )?(\\w+ )?(mem)?(pool|cache)",
 )
 _NONCE = _any_of("nonce too low", "nonce is too low", "oldnonce", "invalid nonce.*low")
 _FUNDS = _any_of(
-    "insufficient (funds|balance)", "enough funds", "insufficientfunds", "upfront cost exceeds"
+    "insufficient (funds|balance)",
+    "enough (funds|balance)",
+    "insufficientfunds",
+    "upfront cost exceeds",
+    "would cause overdraft",
 )
 _PRICE = _any_of(
     "underpriced",
@@ -39,9 +43,11 @@ _PRICE = _any_of(
     "gas price (is )?(too )?low",
     "less than block base fee",
     "is too low for the next block",
-    "same nonce in the queue",
-    "gas price below (configured )?minimum",
+    "same nonce in the (queue|tx pool)",
+    "gas price below (configured minimum|minimum|current base fee)",
+    "priority fee below minimum",
     "could not replace existing tx",
+    "replaced by transaction with higher tip",
     "replacementnotallowed",
     "insufficient fees?\\b",
 )
@@ -55,21 +61,24 @@ _GAS_FOR_GOOD = (
     "gas floor .*exceeds the gas limit",
     "exceeds (the )?block('s)? gas limit",
     "gaslimitexceeded",
+    "gas limit of rejected tx",
+    "greater than the allowed max of",
     "gas ?limit (is )?too high",
     "gas ?limit ?cap ?exceeded",
     "gas limit \\(\\d+\\) is greater than the cap",
-    "exceeds (the )?transaction gas (limit|cap)",
+    "exceeds (the )?(max(imum)? )?transaction gas (limit|cap)",
     "transaction gas limit exceeds maximum",
     "gas ?uint(64)? ?overflow",
 )
 _FEES_FOR_GOOD = (
     "exceeds the configured cap",
     "transaction fee cap exceeded",
-    "priority fee per gas (is )?(higher|greater) than max fee per gas",
+    "priority fee per gas (is )?(higher than|greater than|exceeds) max fee per gas",
     "maxpriorityfeepergas .*is bigger than maxfeepergas",
     "tip higher than fee cap",
     "fee per gas higher than 2\\^256",
     "int256overflow",
+    "transaction cost overflow",
 )
 _FORM_FOR_GOOD = (
     "oversized data",
@@ -83,15 +92,18 @@ _FORM_FOR_GOOD = (
     "transaction type not supported",
     "type(s)? not supported",
     "notsupportedtxtype",
+    "unsupported transaction type",
     "transaction type is not activated",
     "invalid transaction type",
     "nonce has max value",
     "negative value",
-    "^invalid(,|$)",
+    "^(transaction )?invalid(,|$)",
+    "transaction too large",
 )
 _SENDER_FOR_GOOD = (
     "invalid ?sender",
     "failedtoresolvesender",
+    "failed to recover sender",
     "invalid transaction signature",
     "invalidtxsignature",
     "invalid ?(tx)?chain ?id",
@@ -108,29 +120,57 @@ _SENDER_FOR_GOOD = (
     "prohibited list",
     "\\bfiltered\\b",
 )
+_OF_CONNECTIONS = (
+    # A gateway's or a sequencer's, of its connection to the node that would take the bytes.
+    "connection (refused|reset|closed)",
+    "network is unreachable",
+    "no such host",
+    "dial tcp",
+    "\\beof\\b",
+    "\\bbackends?\\b",
+    "currently (not )?healthy",
+    "no healthy upstream",
+    "route your request",
+    "not the chosen sequencer",
+)
+_OF_ACCESS = (
+    "\\bip\\b",
+    "(access|api|auth)[ -]?(token|key)",
+    "project (id )?(is not|settings)",
+    "invalid project id",
+    "authenticat",
+    "unauthori[sz]ed",
+    "\\bforbidden\\b(?! sender)",
+)
 _PASSING = _any_of(
-    "pool is full",
+    "(pool|queue)( is)? full",
+    "size constraints",
     "nonce (is )?too (high|distant|far)",
     "noncegap",
+    "lower nonce exists",
+    "same nonce is in progress",
+    "delegat(ed|ion|or)",  # Only the next nonce of an account with code is taken (EIP-7702).
     "noncetoofar",
     "future (nonce|transaction)",
     "invalid nonce",
     "too distant from",
-    "in-flight transaction limit",
     "already reserved",
-    "try again",
+    "(try again|please retry)",
     "sync",
     "limit exceeded",
+    "congestion",
     "time(d)? ?out",
+    "deadline exceeded",
     "temporar",
     "unavailable",
+    "at this time",
+    "cannot fulfill request",
+    "shutting down",
     "bad gateway",
-    "\\bbackends?\\b",
     "internal (server )?error",
     "header not found",
-    "\\bip\\b",
-    "(access|api|auth)[ -]?(token|key)",
-    "project is not",
+    *_OF_CONNECTIONS,
+    *_OF_ACCESS,
 )
 _FOR_GOOD = _any_of(*_GAS_FOR_GOOD, *_FEES_FOR_GOOD, *_FORM_FOR_GOOD, *_SENDER_FOR_GOOD)
 
@@ -151,5 +191,6 @@ def classify_publish_error(error: RpcError) -> PublishOutcome:
     ):
         if pattern.search(text):
             return publication
-    is_rate = error.refusal is not None and error.refusal.kind is RefusalKind.RATE
-    return PublishOutcome.REFUSED if is_rate else PublishOutcome.REFUSED_UNEXPLAINED
+    kind = error.refusal.kind if error.refusal is not None else None
+    is_about_access = kind in {RefusalKind.RATE, RefusalKind.UNSUPPORTED}
+    return PublishOutcome.REFUSED if is_about_access else PublishOutcome.REFUSED_UNEXPLAINED

@@ -98,7 +98,7 @@ _RANGE_NUMBERS = _any_of(
     rf"up to an? {_NUMBER}[- ]blocks?[- ]range",
     rf"limited to (?:an? )?(?:0 ?- ?)?{_NUMBER}[- ]*(?:blocks?|range)",
     rf"too many blocks .{{0,80}}maximum is set to {_NUMBER}",
-    rf"max(?:imum)?(?: allowed)?(?: block)? range(?: is|:)? {_NUMBER}",
+    rf"max(?:imum)?(?: allowed)?(?: block)? range(?: is| =|:)? {_NUMBER}",
     rf"maximum allowed .{{0,60}}(?:is|:) {_NUMBER}",
     rf"exceeds? max(?:imum)?(?: allowed)? block range:? \(?{_NUMBER}",
     rf"block range (?:is )?greater than {_NUMBER} max",
@@ -152,9 +152,13 @@ _BEHIND = _any_of(
     r"(?:world )?state (?:at block )?(?:\S{1,70} )?(?:is )?(?:unavailable|not available|pruned)",
     r"no state available",
     r"historical state",
+    r"\bpruned\b|due to pruning",
+    r"archive (?:state|requests?|data)",
+    r"block is out of range",
 )
 _UNSUPPORTED = _any_of(
-    r"method .{0,80}(?:not found|does not exist|not available|not supported|disabled|whitelisted)",
+    r"method .{0,80}(?:not found|does not exist|disabled|whitelisted)",
+    r"method .{0,80}not (?:available|supported|implemented)",
     r"unsupported method",
     r"does not support (?:the )?method",
     r"not included in your current plan",
@@ -184,12 +188,17 @@ _PAUSE = _any_of(
 )
 _REVERTED = _any_of(r"\brevert")
 
-_RATE_CODES: Final = frozenset((429, -32029, -32009, -32016))
-"""HTTP's own as an error code; providers'; jsonrpsee's busy server; proxyd's rate limit."""
+_RATE_CODES: Final = frozenset((429, -32029))
+"""HTTP's own as an error code, and providers'.
+
+Other codes have other meanings elsewhere: -32009 is jsonrpsee's busy server and Besu's gas price
+that is too low, -32016 is proxyd's rate limit and Nethermind's time-out.
+"""
 _LIMIT_CODE: Final = -32005
 """EIP-1474's "limit exceeded": of results for `eth_getLogs`, else of the rate."""
 _REVERTED_CODE: Final = 3
-_METHOD_NOT_FOUND_CODE: Final = -32601
+_METHOD_CODES: Final = frozenset((-32601, -32604))
+"""JSON-RPC's "method not found"; Besu's "method not enabled"."""
 _STATUSES: Final = {
     408: RefusalKind.NODE_TIMEOUT,
     413: RefusalKind.REQUEST_BYTES,
@@ -204,7 +213,7 @@ def classify_error(code: int, text: str, data: object = None, method: str = "") 
     """The refusal that an error object stands for, or None for any other error.
 
     `method` is the refused call's, or "" for a batch as a whole. A publication is only refused for
-    its rate or its bytes: other texts are about the transaction.
+    its rate, its bytes or its method: other texts are about the transaction.
     """
     text = text[:_TEXT_LENGTH]
     if isinstance(data, str):
@@ -212,6 +221,8 @@ def classify_error(code: int, text: str, data: object = None, method: str = "") 
     if code == _REVERTED_CODE or _REVERTED.search(text):
         return None
     if method == "eth_sendRawTransaction":
+        if code in _METHOD_CODES:
+            return Refusal(RefusalKind.UNSUPPORTED)
         refusal = _batch_refusal(text) or _byte_refusal(text)
         return refusal or _rate_refusal(code, text, data)
     return (
@@ -288,7 +299,7 @@ def _byte_refusal(text: str) -> Refusal | None:
 def _other_refusal(code: int, text: str) -> Refusal | None:
     if _TIMED_OUT.search(text):
         return Refusal(RefusalKind.NODE_TIMEOUT)
-    if code == _METHOD_NOT_FOUND_CODE or _UNSUPPORTED.search(text):
+    if code in _METHOD_CODES or _UNSUPPORTED.search(text):
         return Refusal(RefusalKind.UNSUPPORTED)
     return Refusal(RefusalKind.BEHIND) if _BEHIND.search(text) else None
 

@@ -6,7 +6,7 @@ as a raw call, so they are not used here. No error text holds the node's URL, wh
 """
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from ltzd.chain.http_client.answers import AnswerTooLong, HttpAnswer
 from ltzd.chain.http_client.client import ConnectFailed, HttpClient
@@ -32,6 +32,9 @@ from ltzd.chain.node.sending import ConnectionDropped, RequestRefused, RpcPolicy
 from ltzd.errors import NodeFaultKind, NodeUnavailable
 
 __all__ = ["Rpc", "RpcCall", "RpcClient", "RpcError", "RpcPolicy"]
+
+_UNAUTHORIZED: Final = 401
+"""A gateway refuses the URL's key, whatever its error object says: the node was not asked."""
 
 
 class Rpc(NodeClient):
@@ -106,8 +109,9 @@ class _HttpTransport:
 
 
 def _check_status(reply: Any, answer: HttpAnswer) -> None:
-    """Raises for a JSON object that is no reply, or whose status says that the rate was refused."""
-    if "error" not in reply and "result" not in reply:
+    """Raises for a JSON object that is no reply, or whose status refuses the rate or the key."""
+    is_reply = "error" in reply or "result" in reply
+    if not is_reply or (answer.status == _UNAUTHORIZED and "result" not in reply):
         raise _status_fault(answer)
     if answer.status != 429 or "result" in reply:
         return

@@ -19,6 +19,7 @@ from tests.support.chain.scripted_node import Respond, a_server, always, error, 
 LTZ = Address(b"\x17" * 20)
 HASH = Hash32(b"\xaa" * 32)
 PARENT = Hash32(b"\xbb" * 32)
+BESU_HALTED = "Transaction processing could not be completed due to an exception"
 
 A_BLOCK: dict[str, object] = {
     "number": "0x10",
@@ -422,15 +423,6 @@ async def test_where_no_tip_is_suggested_it_is_the_rest_of_the_gas_price(
             b"",
         ),
         ({"code": -32015, "message": "Reverted 0x06"}, b"\x06"),
-        (
-            {
-                "code": -32015,
-                "message": "VM execution error.",
-                "data": "err: out of gas (supplied gas 36000000)",
-            },
-            None,
-        ),
-        ({"code": -32015, "message": "VM execution error.", "data": "OutOfGas"}, None),
         # The node's own error says nothing about the call.
         ({"code": -32000, "message": "out of gas"}, None),
         ({"code": -32603, "message": "internal error"}, None),
@@ -447,6 +439,35 @@ async def test_a_failed_simulation_shows_whether_the_contract_reverted(
     async with a_server(respond) as rpc:
         outcomes = await Node(rpc).simulate(LTZ, [b"\x01", b"\x02"], LTZ)
     assert outcomes == [None, Revert(revert, str(refusal["message"]))]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        {"code": -32000, "message": "out of gas"},
+        {"code": -32000, "message": "gas required exceeds allowance (21000)"},
+        {"code": -32003, "message": "out of gas: gas required exceeds: 21000"},
+        # Nethermind's, by version.
+        {"code": -32015, "message": "VM execution error.", "data": "OutOfGas"},
+        {
+            "code": -32015,
+            "message": "VM execution error.",
+            "data": "err: OutOfGas (supplied gas 30000)",
+        },
+        {"code": -32015, "message": "err: OutOfGas (supplied gas 30000)"},
+        # Besu's, by version.
+        {"code": -32000, "message": f"{BESU_HALTED}: INSUFFICIENT_GAS"},
+        {"code": -32000, "message": f"{BESU_HALTED}: Out of gas"},
+    ],
+)
+async def test_a_simulation_that_runs_out_of_gas_is_no_revert(refusal: dict[str, object]) -> None:
+    def respond(request: Any) -> object:
+        return {"jsonrpc": "2.0", "id": request["id"], "error": refusal}
+
+    async with a_server(respond) as rpc:
+        (outcome,) = await Node(rpc).simulate(LTZ, [b"\x01"], LTZ)
+    assert outcome is not None
+    assert (outcome.data, outcome.is_out_of_gas) == (None, True)
 
 
 async def test_each_simulated_call_has_the_gas_that_it_is_sent_with() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from ltzd.chain.node.publish_outcomes import classify_publish_error
-from ltzd.chain.node.refusals import classify_error
+from ltzd.chain.node.refusals import RefusalKind, classify_error
 from ltzd.chain.node.rpc import RpcError
 from ltzd.rules.nodes.publications import PublishOutcome
 
@@ -28,6 +28,8 @@ SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
         ("txpool is full", PASSING),
         ("future transaction tries to replace pending", PASSING),
         ("in-flight transaction limit reached for delegated accounts", PASSING),
+        ("gapped-nonce tx from delegated accounts", PASSING),
+        ("transaction would cause overdraft", POOR),
         ("address already reserved", PASSING),
         ("intrinsic gas too low: gas 0, minimum needed 21064", FOR_GOOD),
         ("intrinsic gas too low: have 0, want 21064", FOR_GOOD),
@@ -64,19 +66,33 @@ SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
         ("nonce too high: address 0x1, tx: 9 state: 6", PASSING),
         ("max fee per gas less than block base fee: address 0x1, maxFeePerGas: 1", PRICE),
         ("intrinsic gas too low", FOR_GOOD),
+        ("queue full", PASSING),
+        ("please retry transaction", PASSING),
+        ("sequencer temporarily not available", PASSING),
+        ("sequencer is not the chosen sequencer", PASSING),
+        ("tx dropped due to L2 congestion", PASSING),
+        ("context deadline exceeded", PASSING),
+        ('Post "https://sequencer": dial tcp: lookup sequencer: no such host', PASSING),
+        ("network is unreachable", PASSING),
+        ("forbidden sender address", UNEXPLAINED),
     ],
     "op-geth": [
         ("insufficient funds for gas * price + value: balance 1, tx cost 2, overshot 1", POOR),
         ("failed to forward tx to sequencer, please try again. Error message: 'txpool'", PASSING),
+        ("failed to forward tx to sequencer, err: 'nonce too low'", NONCE),
+        ('failed to forward tx to sequencer: Post "https://sequencer": EOF', PASSING),
+        ("read tcp 10.0.0.1:1->10.0.0.2:2: connection reset by peer", PASSING),
         ("transaction gas limit too high (cap: 16777216, tx: 20000000)", FOR_GOOD),
     ],
     "erigon": [
         ("ALREADY_EXISTS: already known", ACCEPTED),
         ("existing tx with same hash", ACCEPTED),
+        ("INTERNAL_ERROR: existing txn with same hash", ACCEPTED),
         ("nonce too low", NONCE),
         ("underpriced", PRICE),
         ("fee too low", PRICE),
         ("could not replace existing tx", PRICE),
+        ("replaced by transaction with higher tip", PRICE),
         ("insufficient funds", POOR),
         ("pending sub-pool is full", PASSING),
         ("baseFee sub-pool is full", PASSING),
@@ -112,12 +128,31 @@ SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
         ("NotSupportedTxType", FOR_GOOD),
         ("SenderIsContract", FOR_GOOD),
         ("FailedToResolveSender", FOR_GOOD),
+        ("NotCurrentNonceForDelegation", PASSING),
+        ("DelegatorHasPendingTx", PASSING),
+        # Since 2026 in geth's words, where geth has any.
+        ("transaction underpriced, MaxFeePerGas too low. MaxFeePerGas: 1, BaseFee: 2", PRICE),
+        ("nonce too low, Current nonce: 7, nonce of rejected tx: 6", NONCE),
+        ("nonce too high, Future nonce. Expected nonce: 3", PASSING),
+        ("nonce too far in future", PASSING),
+        ("node is syncing", PASSING),
+        ("delegation nonce gap", PASSING),
+        ("gas limit reached, Gas limit: 30000000, gas limit of rejected tx: 60000000", FOR_GOOD),
+        ("transaction invalid, InvalidMaxPriorityFeePerGas: Cannot be higher", FOR_GOOD),
+        ("transaction cost overflow", FOR_GOOD),
+        ("transaction too large, Max tx size: 131072", FOR_GOOD),
+        ("unsupported transaction type", FOR_GOOD),
+        ("failed to recover sender", FOR_GOOD),
     ],
     "besu": [
         ("Known transaction", ACCEPTED),
         ("Nonce too low", NONCE),
         ("Replacement transaction underpriced", PRICE),
         ("Gas price below configured minimum gas price", PRICE),
+        ("Gas price below current base fee", PRICE),
+        ("An invalid transaction with a lower nonce exists", PASSING),
+        ("Initial sync is still in progress", PASSING),
+        ("Max priority fee per gas exceeds max fee per gas", FOR_GOOD),
         ("Upfront cost exceeds account balance", POOR),
         ("Transaction nonce is too distant from current sender nonce", PASSING),
         ("Intrinsic gas exceeds gas limit", FOR_GOOD),
@@ -131,15 +166,31 @@ SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
         ("Sender account not authorized to send transactions", FOR_GOOD),
         ("sender 0x1 is blocked as appearing on a legally prohibited list", FOR_GOOD),
     ],
+    "linea": [
+        ("Gas limit of transaction is greater than the allowed max of 9000000", FOR_GOOD),
+        ("Calldata of transaction is greater than the allowed max of 30000", FOR_GOOD),
+    ],
+    "zksync": [
+        ("known transaction. transaction with hash 0x60 is already in the system", ACCEPTED),
+        ("nonce too low. allowed nonce range: 5 - 25, actual: 4", NONCE),
+        ("nonce too high. allowed nonce range: 5 - 25, actual: 26", PASSING),
+        ("insertion of another transaction with the same nonce is in progress", PASSING),
+        ("server shutting down", PASSING),
+        ("insufficient funds for gas + value. balance: 1, fee: 2, value: 3", POOR),
+        ("not enough balance to cover the fee. error message: x", POOR),
+    ],
     "reth": [
         ("already known", ACCEPTED),
         ("transaction underpriced", PRICE),
+        ("transaction priority fee below minimum required priority fee 25000000000", PRICE),
         ("txpool is full", PASSING),
         ("intrinsic gas too low", FOR_GOOD),
         ("call gas cost (21064) exceeds the gas limit (21000)", FOR_GOOD),
         ("gas floor (21160) exceeds the gas limit (21100)", FOR_GOOD),
         ("exceeds block gas limit", FOR_GOOD),
         ("caller gas limit exceeds the block gas limit", FOR_GOOD),
+        ("exceeds max transaction gas limit", FOR_GOOD),
+        ("transaction discarded outright due to pool size constraints", PASSING),
         ("transaction gas limit (20000000) is greater than the cap (16777216)", FOR_GOOD),
         ("tx fee (1200 wei) exceeds the configured cap (1000 wei)", FOR_GOOD),
         ("oversized data: transaction size 200000, limit 131072", FOR_GOOD),
@@ -205,6 +256,7 @@ SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
         ("transaction rejected: filtered by policy", FOR_GOOD),
         ("sender is black-listed", FOR_GOOD),
         ("sanctioned address", FOR_GOOD),
+        ("there is another tx which has the same nonce in the tx pool", PRICE),
         # A temporary text is never a reason to give up the bytes, an unknown one not at once.
         ("unknown transaction", UNEXPLAINED),
         ("a transaction with this nonce is already in the pool", UNEXPLAINED),
@@ -216,6 +268,16 @@ SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
         ("your IP address is on the blocklist", PASSING),
         ("invalid signature of the access token", PASSING),
         ("project is not authorized", PASSING),
+        ("rejected due to project ID settings", PASSING),
+        ("Must be authenticated!", PASSING),
+        ("Unauthorized", PASSING),
+        ("403 Forbidden: <html>", PASSING),
+        ("Unable to complete request at this time.", PASSING),
+        ("Cannot fulfill request", PASSING),
+        ("Can't route your request to suitable provider, if you specified certain", PASSING),
+        ("no backend is currently healthy to serve traffic", PASSING),
+        ("backend is currently not healthy to serve traffic", PASSING),
+        ("backend offline", PASSING),
         ("limit exceeded", PASSING),
         ("server is busy", PASSING),
         ("compute units per second capacity exceeded", PASSING),
@@ -248,6 +310,25 @@ def test_every_spelling_of_a_fault_gives_its_outcome(
     assert classify_publish_error(RpcError(-32000, text, refusal=refusal)) is outcome, client
 
 
-def test_a_code_of_the_rate_passes_whatever_its_text() -> None:
-    refusal = classify_error(429, "no", method="eth_sendRawTransaction")
-    assert classify_publish_error(RpcError(429, "no", refusal=refusal)) is PASSING
+@pytest.mark.parametrize(
+    ("code", "text", "outcome"),
+    [
+        (429, "no", PASSING),
+        # Besu's code of a price is jsonrpsee's of a busy server.
+        (-32009, "Gas price below configured minimum gas price", PRICE),
+        (-32009, "Gas price below current base fee", PRICE),
+        (-32009, "Server is busy, try again later", PASSING),
+        (-32016, "over rate limit", PASSING),
+        (-32016, "Timeout", PASSING),
+        # The node does not publish at all.
+        (-32601, "rpc method is not whitelisted", PASSING),
+        (-32604, "Method not enabled", PASSING),
+    ],
+)
+def test_the_code_of_a_fault_decides_only_where_it_has_one_meaning(
+    code: int, text: str, outcome: PublishOutcome
+) -> None:
+    refusal = classify_error(code, text, method="eth_sendRawTransaction")
+    assert classify_publish_error(RpcError(code, text, refusal=refusal)) is outcome
+    is_rate = refusal is not None and refusal.kind is RefusalKind.RATE
+    assert is_rate == (code == 429 or "busy" in text or "rate" in text), "it slows the node down"

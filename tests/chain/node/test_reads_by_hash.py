@@ -153,6 +153,7 @@ def test_texts_that_refuse_a_hash(code: int, text: str) -> None:
         f"block with hash {hex_of(bytes(32))} not found",
         "Unknown block",
         "requested block is not canonical",
+        "block is out of range",
         "Resource not found.",
         f"{hex_of(bytes(32))} could not be found",
         f"No state available for block 16 ({hex_of(bytes(32))})",

@@ -201,6 +201,13 @@ RANGES: list[tuple[str, int, str, Any, Refusal]] = [
         None,
         Refusal(RANGE, 1_000),
     ),
+    (
+        "Morph",
+        -32000,
+        "block range is larger than max block range, block range = 5120, max block range = 5000",
+        None,
+        Refusal(RANGE, 5_000),
+    ),
     ("geth's time-out", -32000, "query timeout exceeded", None, Refusal(SLOW)),
     (
         "reth's bytes (jsonrpsee)",
@@ -260,6 +267,24 @@ CALLS: list[tuple[str, int, str, Any, Refusal]] = [
         Refusal(BEHIND),
     ),
     ("reth, pruned", -32603, "state at block #49871645 is pruned", None, Refusal(BEHIND)),
+    ("reth, geth, Nethermind: old", 4444, "pruned history unavailable", None, Refusal(BEHIND)),
+    ("Erigon, old", -32000, "history has been pruned for this block", None, Refusal(BEHIND)),
+    ("Erigon, pruned", -32000, "old data not available due to pruning", None, Refusal(BEHIND)),
+    (
+        "Infura, old",
+        -32002,
+        "project ID does not have access to archive state",
+        None,
+        Refusal(BEHIND),
+    ),
+    (
+        "publicnode, old",
+        -32602,
+        "Archive requests require a personal token",
+        None,
+        Refusal(BEHIND),
+    ),
+    ("proxyd", -32019, "block is out of range", None, Refusal(BEHIND)),
     ("reth", -32001, "block not found: hash 0x" + "ab" * 32, None, Refusal(BEHIND)),
     ("Erigon", -32000, "block 0x1bcd not found", None, Refusal(BEHIND)),
     (
@@ -286,6 +311,15 @@ CALLS: list[tuple[str, int, str, Any, Refusal]] = [
         Refusal(UNSUPPORTED),
     ),
     ("Hardhat", -32004, "Method eth_x is not supported", None, Refusal(UNSUPPORTED)),
+    ("Besu's method", -32604, "Method not enabled", None, Refusal(UNSUPPORTED)),
+    (
+        "Erigon's method",
+        -32000,
+        "the method is currently not implemented: eth_x",
+        None,
+        Refusal(UNSUPPORTED),
+    ),
+    ("Nethermind's time-out", -32016, "Timeout", None, Refusal(SLOW)),
     (
         "Infura",
         -32005,
@@ -426,6 +460,11 @@ def test_an_error_about_the_call_itself_is_no_refusal(code: int, text: str, meth
 )
 def test_a_text_about_a_transaction_is_left_to_its_publication(text: str) -> None:
     assert classify_error(-32005, text, None, "eth_sendRawTransaction") is None
+
+
+def test_a_publication_may_be_refused_for_its_method() -> None:
+    refusal = classify_error(-32601, "Method not found", None, "eth_sendRawTransaction")
+    assert refusal == Refusal(UNSUPPORTED)
 
 
 def test_a_publication_may_be_refused_for_its_rate() -> None:

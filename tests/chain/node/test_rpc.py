@@ -125,6 +125,13 @@ async def test_a_body_that_is_not_json_rpc_is_no_answer(body: bytes) -> None:
             await rpc.call("eth_blockNumber")
 
 
+async def test_a_refused_key_is_no_answer_of_the_node() -> None:
+    async with a_server(refusing("App is inactive"), status=401) as rpc:
+        with pytest.raises(NodeUnavailable) as raised:
+            await rpc.call("eth_sendRawTransaction", "0x")
+    assert raised.value.kind == "http_status"
+
+
 @pytest.mark.parametrize("status", [500, 502, 503, 429])
 async def test_a_gateways_page_is_no_answer(status: int) -> None:
     async with a_server(lambda _request: b"Bad Gateway", status=status) as rpc:
@@ -132,7 +139,7 @@ async def test_a_gateways_page_is_no_answer(status: int) -> None:
             await rpc.call("eth_blockNumber")
 
 
-async def test_an_error_object_counts_whatever_its_status() -> None:
+async def test_an_error_object_counts_with_a_status_of_the_server() -> None:
     async with a_server(refusing("nonce too low"), status=500) as rpc:
         with pytest.raises(RpcError, match="nonce too low"):
             await rpc.call("eth_sendRawTransaction", "0x")

@@ -18,7 +18,9 @@ from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.values import Hash32, address_of, bytes_of, hash_of
 
-_OUT_OF_GAS = re.compile(r"out\s?of\s?gas|gas required exceeds|intrinsic gas", re.IGNORECASE)
+_OUT_OF_GAS = re.compile(
+    r"out\s?of\s?gas|insufficient_gas|gas required exceeds|intrinsic gas", re.IGNORECASE
+)
 _REVERTED_CODE = 3
 """geth's code of `execution reverted`, which other clients use too."""
 _UNINDEXED = "transaction indexing is in progress"
