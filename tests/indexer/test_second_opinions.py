@@ -873,6 +873,30 @@ async def test_nodes_that_name_different_transactions_of_a_log_are_not_decided_b
 # --- finality ---------------------------------------------------------------------------------
 
 
+async def test_the_finality_of_another_branch_makes_no_block_of_one_node_final(
+    watch: Watch,
+) -> None:
+    """Its blocks could not be undone any more, once the other nodes are heard."""
+    nodes = NodeGroup.of(3, blocks=5)
+    for node in nodes.nodes:
+        node.final_depth = 1
+    watched = await watch(nodes, replace(POLICY, finality_pause_seconds=0.0))
+    await watched.steps(3)
+    assert (await watched.cursor()).final_number == 4
+    nodes.nodes[0].mine(8)
+    nodes.nodes[1].mine(8, logs=[given_to(ANN, 10)])
+    nodes.share(1, 2)
+
+    await watched.steps(3)
+    cursor = await watched.cursor()
+    assert (cursor.number, cursor.final_number) == (13, 4)
+    nodes.in_use = 1
+    await watched.steps(5)
+
+    assert await watched.balance(ANN) == 10
+    assert (await watched.cursor()).final_number == 12
+
+
 async def test_a_node_that_finalizes_far_ahead_of_the_others_is_not_believed(watch: Watch) -> None:
     nodes = NodeGroup.of(3, blocks=20)
     nodes.nodes[0].final_depth = 0
