@@ -15,9 +15,12 @@ DEV_FEES = FeePolicy(cap=10**18)
 
 @dataclass(frozen=True, slots=True)
 class ChainTarget:
+    """`chain_id` is None if the settings do not name the chain."""
+
     rpc_urls: tuple[str, ...] = field(repr=False)
     contracts: OfferContracts
     fees: FeePolicy
+    chain_id: int | None = None
 
 
 def resolve_chain_target(data_dir: Path, config: Path | None) -> ChainTarget:
@@ -37,6 +40,7 @@ def resolve_chain_target(data_dir: Path, config: Path | None) -> ChainTarget:
             settings.contracts.first_block,
         ),
         settings.operator.fees(),
+        settings.node.chain_id,
     )
 
 

@@ -1,18 +1,20 @@
 """The nodes that one command works with.
 
 Most commands make all requests to the first node that answers, so that they see one view of the
-chain. A command that compares asks all nodes.
+chain. A command that compares, or that signs with a person's key, asks all nodes.
 """
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from ltzd.chain.deployment.agreement import AgreeingNodes
 from ltzd.chain.node.client import RpcClient, node_name
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.opening import open_rpc
 from ltzd.chain.node.rpc import RpcPolicy
-from ltzd.errors import NodeUnavailable
+from ltzd.cli.output import print_message
+from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.values import Hash32
 
 _ANSWER_SECONDS = 5.0
@@ -61,6 +63,42 @@ async def _foreign_chain(node: Node, chain_id: int, genesis: Hash32) -> str | No
     if block is not None and block.hash != genesis:
         return "the genesis block of its chain is not the database's"
     return None
+
+
+@asynccontextmanager
+async def agreeing_nodes(
+    urls: Sequence[str], chain_id: int | None, named_by: str = "node.chain_id"
+) -> AsyncIterator[AgreeingNodes]:
+    """Opens all nodes that answer, for a command that signs, and prints which do not.
+
+    `chain_id` is the chain that the person means, by the setting or option `named_by`; None if it
+    is not named. Raises NodeUnavailable if no node answers, and Misconfigured if one is on another
+    chain.
+    """
+    async with AsyncExitStack() as stack:
+        clients: dict[str, RpcClient] = {}
+        faults = []
+        for url in urls:
+            name = node_name(url)
+            rpc = await stack.enter_async_context(
+                open_rpc(url, RpcPolicy(timeout_seconds=_ANSWER_SECONDS))
+            )
+            try:
+                shown = await Node(rpc).chain_id()
+            except NodeUnavailable as error:
+                faults.append(f"{name}: {error.message}")
+                continue
+            if chain_id not in {None, shown}:
+                raise Misconfigured(
+                    f"The node {name} is on chain {shown}, not on {chain_id}: correct node.urls or "
+                    f"{named_by}. Nothing was sent."
+                )
+            clients[name] = rpc
+        if not clients:
+            raise NodeUnavailable(f"No node answers ({'; '.join(faults)})")
+        for fault in faults:
+            print_message(f"Not asked: {fault}")
+        yield AgreeingNodes(clients)
 
 
 @asynccontextmanager

@@ -64,13 +64,25 @@ class FinalityTracker:
         return final_height([claim, *(claims or [None])], await self._by_own_rule())
 
     async def _claim_of(self, node: Node) -> int | None:
-        """The node's `finalized`; a node that does not answer tells none."""
+        """The node's `finalized`; None if the node does not answer, or is on another branch."""
         try:
             async with asyncio.timeout(self._policy.opinion_seconds):
                 head, claim = await node.head_and_final()
+                if not await self._is_on_branch(node, head.number):
+                    return None
         except (NodeUnavailable, TimeoutError):
             return None
         return self.checked(node, claim, head.number)
+
+    async def _is_on_branch(self, node: Node, head_number: int) -> bool:
+        """Whether the node shows the newest indexed block that is not above its head.
+
+        The `finalized` of another branch would make indexed blocks final that nobody else has.
+        """
+        async with session(self._pool) as connection:
+            newest = await chains.newest_blocks(connection, head_number, 1)
+        headers = await node.headers([number for number, _ in newest])
+        return [header and header.hash for header in headers] == [shown for _, shown in newest]
 
     async def _by_own_rule(self) -> int | None:
         async with session(self._pool) as connection:

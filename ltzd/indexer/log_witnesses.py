@@ -5,6 +5,9 @@ logs of a true block. While other nodes are usable, one of them must show the sa
 differ, the logs of the most nodes count. In a tie the block decides: its hash proves its receipts,
 whoever shows them. Of a chain whose blocks prove nothing, logs that contradict the block's bloom do
 not count, and logs that one side merely lacks do; if nothing decides, nothing is written.
+
+Settled blocks are never undone. So those that another node denies are written only if a third node
+shows them, too.
 """
 
 import asyncio
@@ -21,6 +24,7 @@ from ltzd.chain.node.answers.typed import LARGEST_COUNT, Header, quantity
 from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import NodeUnavailable
+from ltzd.indexer.branches import BRANCH
 from ltzd.indexer.contracts import NodeLog
 from ltzd.indexer.log_checks import LOGS
 from ltzd.indexer.slices import slices
@@ -48,17 +52,24 @@ Raises NodeUnavailable, also for a node that is silent for the witnesses' patien
 
 @dataclass(frozen=True, slots=True)
 class LogQuestion:
-    """A question to each node: the logs of `contracts` in the blocks up to `last`."""
+    """A question to each node: the logs of `contracts` in the blocks up to `last`.
+
+    `is_settled`: the node asked first counts these blocks as settled.
+    """
 
     contracts: Sequence[Address]
     last: Header
     read: ReadLogs
+    is_settled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Testimony:
+    """`shows_block` is false for a node with another block at the last height in question."""
+
     node: Node
     logs: Mapping[LogKey, NodeLog]
+    shows_block: bool = True
 
     @property
     def keys(self) -> frozenset[LogKey]:
@@ -90,9 +101,9 @@ class LogWitnesses:
     ) -> list[NodeLog] | None:
         """The logs that other nodes confirm.
 
-        Returns None if nothing decides between the nodes, or no other node has the blocks yet. If
-        no other node answers, the logs count after the policy's waiting time. Raises
-        NodeUnavailable if this node's logs are malformed.
+        Returns None if nothing decides between the nodes, if other nodes deny settled blocks, or if
+        no other node has the blocks yet. If no other node answers, the logs count after the
+        policy's waiting time. Raises NodeUnavailable if this node's logs are malformed.
         """
         if node.is_alone:
             return [entry for entry in logs if not entry.get("removed")]
@@ -101,17 +112,22 @@ class LogWitnesses:
         for attempt in range(_ATTEMPTS):
             if attempt:
                 await asyncio.sleep(_ASK_AGAIN_SECONDS)
-            witnesses, has_late = await self._witnesses(own, question)
+            witnesses, deniers, has_late = await self._witnesses(own, question)
             if witnesses and witnesses[-1].keys != own.keys:
                 decided = await self._decided([own, *witnesses], question)
                 if decided is None:
                     self._note_dispute([own, *witnesses])
                 return decided
+            if deniers and not witnesses and not has_late:
+                break
             if witnesses or not has_late:
                 self._unwitnessed_since = None
                 return list(own.logs.values())
             if self._clock() - begun >= self.patience_seconds:
                 break  # A witness is silent.
+        if deniers:
+            self._note_denial(own, deniers)
+            return None
         return list(own.logs.values()) if self._is_patience_over(node, begun) else None
 
     def _note_dispute(self, testimonies: Iterable[Testimony]) -> None:
@@ -124,6 +140,13 @@ class LogWitnesses:
             )
         self._disputed_at = self._clock()
 
+    def _note_denial(self, own: Testimony, deniers: Sequence[Testimony]) -> None:
+        """Nobody else shows this node's block, and `deniers` show another one."""
+        if len(deniers) > 1:
+            own.node.report_contradiction(BRANCH)
+        else:
+            self._note_dispute([own, *deniers])
+
     def _is_patience_over(self, node: Node, begun: float) -> bool:
         if self._unwitnessed_since is None:
             self._unwitnessed_since = begun
@@ -132,33 +155,39 @@ class LogWitnesses:
 
     async def _witnesses(
         self, own: Testimony, question: LogQuestion
-    ) -> tuple[list[Testimony], bool]:
+    ) -> tuple[list[Testimony], list[Testimony], bool]:
         """Asks the other nodes until one agrees, or all have answered.
 
-        Also returns whether a node may become a witness in a moment: it lacks the blocks, or does
-        not answer. A node on another branch is none: which branch counts is decided elsewhere.
+        Returns the nodes that show the last block, those that deny it although it is settled, and
+        whether a node may become a witness in a moment: it lacks the blocks, or does not answer. A
+        node that denies a block that is not settled is none of these: `Branches` decides which
+        branch counts.
         """
-        witnesses = []
+        witnesses: list[Testimony] = []
+        deniers: list[Testimony] = []
         others = own.node.others()
         has_late = not others
         for other in others:
             testimony = await self._testimony(other, question)
-            if testimony is None:
+            if testimony is not None and testimony.shows_block:
+                witnesses.append(testimony)
+                if testimony.keys == own.keys:
+                    break
+            elif testimony is not None and question.is_settled:
+                deniers.append(testimony)
+            else:
                 has_late = has_late or not await self._is_elsewhere(own.node, other)
-                continue
-            witnesses.append(testimony)
-            if testimony.keys == own.keys:
-                break
-        return witnesses, has_late
+        return witnesses, deniers, has_late
 
     async def _testimony(self, other: Node, question: LogQuestion) -> Testimony | None:
-        """Returns None if the node does not answer in time, or does not show the last block."""
+        """Returns None if the node does not answer in time, or has no block at the last height."""
         try:
             # `read` bounds each request; a range may take several.
             async with asyncio.timeout(2 * self.patience_seconds):
                 logs, shown = await question.read(other)
-                is_shown = shown == question.last.hash
-                return Testimony(other, await _by_key(logs)) if is_shown else None
+                if shown is None:
+                    return None
+                return Testimony(other, await _by_key(logs), shown == question.last.hash)
         except (NodeUnavailable, TimeoutError):
             return None
 

@@ -171,8 +171,13 @@ async def confirmed_logs(
     last: Header,
     logs: Iterable[NodeLog],
     witnesses: LogWitnesses,
+    *,
+    is_settled: bool = False,
 ) -> list[NodeLog] | None:
-    """The logs of first…last that other nodes confirm; None if nothing decides between nodes."""
+    """The logs of first…last that other nodes confirm; None if nothing decides between nodes.
+
+    With `is_settled` other nodes confirm the blocks, too.
+    """
 
     async def read(other: Node) -> tuple[Sequence[NodeLog], Hash32 | None]:
         if last.number - first >= _MOST_PARTS * other.range_blocks:
@@ -182,7 +187,7 @@ async def confirmed_logs(
         )
         return shown, header.hash if header else None
 
-    question = LogQuestion(addresses(contracts), last, read)
+    question = LogQuestion(addresses(contracts), last, read, is_settled)
     return await witnesses.confirmed(node, logs, question)
 
 

@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.chain.contracts import ltz
+from ltzd.chain.deployment.agreement import AgreeingNodes
 from ltzd.chain.deployment.cold_wallet import ColdWallet
 from ltzd.chain.node.answers.typed import Header
 from ltzd.chain.node.node import Node
@@ -207,7 +208,9 @@ async def test_a_command_sends_a_cold_wallets_call_on_every_chain(name: str) -> 
     chain.mines_at_once = True
     hashes: list[Hash32] = []
     async with served(chain) as rpc:
-        wallet = ColdWallet(rpc, RELAYER, FeePolicy(min_tip=max(GWEI, chain.least_tip)))
+        wallet = ColdWallet(
+            AgreeingNodes.of_one(rpc), RELAYER, FeePolicy(min_tip=max(GWEI, chain.least_tip))
+        )
         confirmed = await wallet.send(PERKS, b"\x01", hashes.append)
     (sent,) = chain.sent()
     assert hashes == [confirmed.hash] == [sent.hash]

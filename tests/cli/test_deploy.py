@@ -1,18 +1,23 @@
 """The output, the records and the refusals of `ltzd deploy`."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from ltzd.chain.deployment import deployed_file
+from ltzd.chain.contracts.access_control import has_role_call
+from ltzd.chain.deployment import agreement, deployed_file
 from ltzd.chain.node.rpc import Rpc
 from ltzd.dev.services.chain import DevChain
 from ltzd.errors import Misconfigured
 from ltzd.values import checksummed, hex_of
 from tests.support.chain.chains import anvil_chain
 from tests.support.chain.deployments import GUARDIAN, MINTER, REGISTRAR, RELAYER, SENDS, Site
+from tests.support.chain.faulty_node.faults import Faults
+from tests.support.chain.faulty_node.node import a_faulty_node
 from tests.support.commands import Outcome, ltzd
 from tests.support.secret_files import write_secret
 
@@ -95,7 +100,7 @@ async def test_another_chain_than_the_one_named_is_refused(yard: Yard) -> None:
     refused = await yard.deploy(chain_id=1)
 
     assert refused.code == 1
-    assert "The node is on chain 31337, not on 1" in refused.err
+    assert "is on chain 31337, not on 1: correct node.urls or --chain-id" in refused.err
     assert not yard.out.exists()
 
 
@@ -180,6 +185,34 @@ async def test_faults_of_the_node_section_are_named_with_their_place(yard: Yard)
 
     assert "ltzd.toml:2: node.rpc_url: must be a URL" in refused.err
     assert "ltzd.toml:3: node.pol: unknown key" in refused.err
+
+
+async def test_a_deployment_that_only_the_first_node_shows_is_not_done(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lie leaves the contracts without a guardian, whom nobody misses before an incident."""
+    monkeypatch.setattr(agreement, "_LAG_SECONDS", 0.2)
+    is_guardian = hex_of(has_role_call("GUARDIAN", GUARDIAN))
+
+    def lie(method: str, params: Sequence[Any], result: Any) -> Any:
+        is_it = method == "eth_call" and params[0]["data"] == is_guardian
+        return f"0x{1:064x}" if is_it else result
+
+    async with a_faulty_node(yard.site.rpc_url) as liar:
+        (yard.folder / "ltzd.toml").write_text(
+            f'[node]\nurls = ["{liar.url}", "{yard.site.rpc_url}"]\n'
+        )
+        liar.faults = Faults(lies=(lie,))
+        refused = await yard.deploy_all()
+        liar.heal()
+        done = await yard.deploy_all()
+
+    assert refused.code == 1
+    assert "contradict each other about what is deployed" in refused.err
+    assert "The deployment is not known to be complete" in refused.err
+    assert json.loads(yard.out.read_text()) == done.json
+    yard.site.written = deployed_file.read(yard.out)
+    assert await yard.site.holds("PerkNFT", "GUARDIAN", GUARDIAN)
 
 
 async def test_a_file_is_written_whole_or_not_at_all(yard: Yard, tmp_path: Path) -> None:

@@ -535,6 +535,49 @@ def leave_blooms_zero(node: FakeNode) -> None:
     node._methods["eth_getBlockByNumber"] = without_bloom
 
 
+@pytest.mark.parametrize(("liar", "fork"), [(0, 1), (1, 21)])
+async def test_settled_blocks_that_two_other_nodes_deny_are_not_indexed(
+    watch: Watch, liar: int, fork: int
+) -> None:
+    """Ranges are read from all nodes in turn, and below finality nothing can be undone.
+
+    The liar's branch leaves the others' where a range begins that the liar is asked for.
+    """
+    nodes = NodeGroup.of(3)
+    for node in nodes.nodes:
+        node.final_depth = 10
+    honest = nodes.nodes[2]
+    for _ in range(60):
+        honest.mine(logs=[given_to(ANN, 1)])
+    nodes.share(2)
+    nodes.nodes[liar].blocks = honest.blocks[:fork]
+    while nodes.nodes[liar].head.number < honest.head.number:
+        nodes.nodes[liar].mine(logs=[given_to(BOB, 1)])
+    backfill = BackfillPolicy(first_blocks=20, concurrency=4, least_events=1)
+    watched = await watch(nodes, replace(POLICY, head_blocks=2, backfill=backfill))
+
+    await watched.steps(20)
+
+    assert await watched.balance(BOB) == 0
+    assert await watched.balance(ANN) == 60
+    assert set(nodes.reported) == {(liar, "branch")}
+
+
+async def test_settled_blocks_that_one_of_two_nodes_denies_wait_for_a_person(watch: Watch) -> None:
+    nodes = NodeGroup.of(2)
+    for node in nodes.nodes:
+        node.final_depth = 10
+        node.mine(40)
+    backfill = BackfillPolicy(first_blocks=20, least_events=1)
+    watched = await watch(nodes, replace(POLICY, head_blocks=2, backfill=backfill))
+
+    await watched.steps(20)
+
+    assert (await watched.cursor()).number == 0
+    assert set(nodes.reported) == {(0, "logs"), (1, "logs")}
+    assert nodes.distrusted == set()
+
+
 async def test_a_node_that_hides_logs_and_blooms_is_found_by_a_second_node(watch: Watch) -> None:
     nodes = NodeGroup.of(2)
     watched = await watch(nodes)
@@ -828,6 +871,30 @@ async def test_nodes_that_name_different_transactions_of_a_log_are_not_decided_b
 
 
 # --- finality ---------------------------------------------------------------------------------
+
+
+async def test_the_finality_of_another_branch_makes_no_block_of_one_node_final(
+    watch: Watch,
+) -> None:
+    """Its blocks could not be undone any more, once the other nodes are heard."""
+    nodes = NodeGroup.of(3, blocks=5)
+    for node in nodes.nodes:
+        node.final_depth = 1
+    watched = await watch(nodes, replace(POLICY, finality_pause_seconds=0.0))
+    await watched.steps(3)
+    assert (await watched.cursor()).final_number == 4
+    nodes.nodes[0].mine(8)
+    nodes.nodes[1].mine(8, logs=[given_to(ANN, 10)])
+    nodes.share(1, 2)
+
+    await watched.steps(3)
+    cursor = await watched.cursor()
+    assert (cursor.number, cursor.final_number) == (13, 4)
+    nodes.in_use = 1
+    await watched.steps(5)
+
+    assert await watched.balance(ANN) == 10
+    assert (await watched.cursor()).final_number == 12
 
 
 async def test_a_node_that_finalizes_far_ahead_of_the_others_is_not_believed(watch: Watch) -> None:

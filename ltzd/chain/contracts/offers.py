@@ -5,7 +5,7 @@ of 0 means no limit. Reads raise NodeUnavailable.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ltzd.chain.contracts import contract_abi, reverts
@@ -33,9 +33,11 @@ class CollectionSettings:
 
 @dataclass(frozen=True, slots=True)
 class CollectionOffer:
+    """`minted` grows with each claim, and is no part of what is compared."""
+
     id: int
     terms: CollectionSettings
-    minted: int
+    minted: int = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,11 @@ class ItemSettings:
 
 @dataclass(frozen=True, slots=True)
 class ItemOffer:
+    """`sold` grows with each purchase, and is no part of what is compared."""
+
     id: int
     terms: ItemSettings
-    sold: int
+    sold: int = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

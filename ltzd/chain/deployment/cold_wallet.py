@@ -2,22 +2,27 @@
 
 There is no lane and no database. A transaction is not sent twice, because nothing is sent while an
 earlier one is pending, and because an unknown outcome is reported with its hash and not retried.
+Of several nodes none is believed alone: they must agree before anything is signed, each gets the
+transaction, and each must show the same outcome.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ltzd.chain.contracts import reverts
+from ltzd.chain.deployment.agreement import AgreeingNodes
+from ltzd.chain.node.answers import typed
+from ltzd.chain.node.answers.typed import Revert
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcClient, RpcError
 from ltzd.chain.signing import SignedTransaction, Signer, UnsignedTransaction
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused, Unavailable
-from ltzd.rules.nodes.publications import PublishOutcome
+from ltzd.rules.nodes.publications import PublishOutcome, merged
 from ltzd.rules.operator.fees import GWEI, FeePolicy, fees_for
-from ltzd.values import Address, Hash32, checksummed, hex_of
+from ltzd.values import Address, Hash32, address_of, bytes_of, checksummed, hash_of, hex_of
 
 _POLL_SECONDS = 0.05
 _MAX_POLL_SECONDS = 1.0
@@ -32,20 +37,33 @@ class ConfirmedTransaction:
     logs: list[dict[str, Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class _ShownOutcome:
+    """A transaction's outcome as one node shows it. Clients write logs in different ways."""
+
+    block_number: int
+    block_hash: Hash32
+    succeeded: bool
+    log_keys: Sequence[tuple[object, ...]]
+    logs: list[dict[str, Any]] = field(compare=False)
+
+    def __str__(self) -> str:
+        return f"{'succeeded' if self.succeeded else 'reverted'} in block {self.block_number}"
+
+
 class ColdWallet:
     """Sends transactions of one key. `timeout_seconds` bounds the wait for a block."""
 
     def __init__(
         self,
-        rpc: RpcClient,
+        nodes: AgreeingNodes,
         signer: Signer,
         fees: FeePolicy | None = None,
         timeout_seconds: float = 120.0,
         clock: Clock = loop_time,
     ) -> None:
         self._clock = clock
-        self._rpc = rpc
-        self._node = Node(rpc)
+        self._nodes = nodes
         self._signer = signer
         self._fees = fees or FeePolicy()
         self._timeout_seconds = timeout_seconds
@@ -56,8 +74,9 @@ class ColdWallet:
         """Simulates, signs, publishes and waits for the block.
 
         Calls `on_signed` with the hash before the transaction is published. Raises Refused for a
-        call that would revert (`details["revert"]` is the error's name) or did revert, and
-        OutcomeUnknown if the transaction may still be mined.
+        call that would revert (`details["revert"]` is the error's name) or did revert,
+        NodeUnavailable if nodes contradict each other before anything is sent, and OutcomeUnknown
+        if the transaction may still be mined.
         """
         (mined,) = await self.send_all([(to, data)], on_signed)
         return mined
@@ -68,9 +87,11 @@ class ColdWallet:
         """As `send` for calls that do not depend on each other, in order, without waits between."""
         nonce = await self._free_nonce()
         for to, data in calls:
-            await simulate(self._node, to, data, self._signer.address)
+            await simulate(self._nodes, to, data, self._signer.address)
+        chain_id = await self._nodes.agreed("the chain id", lambda rpc: Node(rpc).chain_id())
         signed = [
-            await self._sign(nonce + index, to, data) for index, (to, data) in enumerate(calls)
+            await self._sign(chain_id, nonce + index, to, data)
+            for index, (to, data) in enumerate(calls)
         ]
         for transaction in signed:
             on_signed(transaction.hash)
@@ -92,17 +113,19 @@ class ColdWallet:
     async def _free_nonce(self) -> int:
         """Raises Refused while an earlier transaction is pending: it may be this very call."""
         wallet = self._signer.address
-        mined = await self._node.nonce(wallet)
-        if await self._node.nonce(wallet, "pending") > mined:
+        mined = await self._nodes.agreed(
+            f"the nonce of {checksummed(wallet)}", lambda rpc: Node(rpc).nonce(wallet)
+        )
+        pending = await self._nodes.each(lambda rpc: Node(rpc).nonce(wallet, "pending"))
+        if max(pending.values()) > mined:
             raise Refused(
                 f"A transaction of {checksummed(wallet)} with nonce {mined} is not mined yet, so "
                 "nothing was sent; wait for its outcome before you repeat the command."
             )
         return mined
 
-    async def _sign(self, nonce: int, to: Address, data: bytes) -> SignedTransaction:
-        head, _ = await self._node.head_and_final()
-        fees = fees_for(await self._node.gas_price(head), self._fees)
+    async def _sign(self, chain_id: int, nonce: int, to: Address, data: bytes) -> SignedTransaction:
+        fees = fees_for(await Node(self._nodes.first).current_gas_price(), self._fees)
         if fees is None:
             raise Unavailable(
                 f"Gas costs more than {self._fees.cap // GWEI} gwei now, so nothing was sent; "
@@ -110,7 +133,7 @@ class ColdWallet:
             )
         return self._signer.sign(
             UnsignedTransaction(
-                chain_id=await self._node.chain_id(),
+                chain_id=chain_id,
                 nonce=nonce,
                 max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
                 max_fee_per_gas=fees.max_fee_per_gas,
@@ -124,24 +147,29 @@ class ColdWallet:
 
     async def _gas_limit(self, to: Address, data: bytes) -> int:
         """A quarter more than the call needs now: the state may have changed when it is mined."""
-        call = {"from": hex_of(self._signer.address), "to": hex_of(to), "data": hex_of(data)}
-        try:
-            needed = int(await self._rpc.call("eth_estimateGas", call), 16)
-        except RpcError as error:
-            raise _refusal(error.data, error.message) from error
-        except (TypeError, ValueError) as error:
-            raise NodeUnavailable("The node's estimate of gas is malformed") from error
-        return needed * 5 // 4
+        wallet = self._signer.address
+        estimates = await self._nodes.each(lambda rpc: Node(rpc).estimate_gas(to, data, wallet))
+        needed = [each for each in estimates.values() if isinstance(each, int)]
+        if not needed:
+            refusal = next(each for each in estimates.values() if isinstance(each, Revert))
+            raise _refusal(refusal)
+        return max(needed) * 5 // 4
 
     async def _publish(self, signed: SignedTransaction) -> None:
-        try:
-            outcome, text = await self._node.publish(signed.raw)
-        except NodeUnavailable:
-            return  # The bytes may have arrived; the receipt will show.
+        """Sends the transaction to every node; one that takes it is enough."""
+
+        async def publish(rpc: RpcClient) -> tuple[PublishOutcome, str]:
+            try:
+                return await Node(rpc).publish(signed.raw)
+            except NodeUnavailable:
+                return PublishOutcome.UNKNOWN, ""
+
+        texts = dict((await self._nodes.each(publish)).values())
+        outcome = merged(list(texts))
         wallet = checksummed(self._signer.address)
         match outcome:
-            case PublishOutcome.ACCEPTED:
-                return
+            case PublishOutcome.ACCEPTED | PublishOutcome.UNKNOWN:
+                return  # Without an answer the bytes may have arrived; the receipt will show.
             case PublishOutcome.UNAFFORDABLE:
                 raise Misconfigured(
                     f"{wallet} cannot pay for the gas, so nothing was sent; fund it."
@@ -151,54 +179,80 @@ class ColdWallet:
                     f"Another transaction of {wallet} was mined meanwhile, so this one was not "
                     "sent; look at that one before you repeat the command."
                 )
-        raise Misconfigured(f"The node refuses the transaction: {text}")
+        raise Misconfigured(f"The node refuses the transaction: {texts[outcome]}")
 
     async def _wait_until_mined(self, transaction: Hash32) -> ConfirmedTransaction:
+        """Waits until all nodes show the same outcome."""
         deadline, pause = self._deadline(), _POLL_SECONDS
+        outcomes: Mapping[str, _ShownOutcome | None] = {}
         while self._clock() < deadline:
-            try:
-                (receipt,) = await self._node.receipts([transaction])
-                if receipt is not None and not receipt.succeeded:
+            outcomes = await self._nodes.each(lambda rpc: _outcome(rpc, transaction))
+            outcome, *others = outcomes.values()
+            if outcome is not None and all(other == outcome for other in others):
+                if not outcome.succeeded:
                     raise Refused(
                         f"Transaction {hex_of(transaction)} was mined in block "
-                        f"{receipt.block_number}, but reverted: it changed nothing."
+                        f"{outcome.block_number}, but reverted: it changed nothing."
                     )
-                if receipt is not None:
-                    return ConfirmedTransaction(
-                        transaction, receipt.block_number, await self._logs(transaction)
-                    )
-            except NodeUnavailable:
-                pass
+                return ConfirmedTransaction(transaction, outcome.block_number, outcome.logs)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _MAX_POLL_SECONDS)
+        if any(outcomes.values()):
+            shown = "; ".join(f"{name}: {each or 'not mined'}" for name, each in outcomes.items())
+            raise OutcomeUnknown(
+                f"After {self._timeout_seconds:g} s the nodes still contradict each other about "
+                f"transaction {hex_of(transaction)} ({shown}): look for it in an explorer before "
+                "you repeat the command, and remove a node that lies from node.urls."
+            )
         raise OutcomeUnknown(
             f"Whether transaction {hex_of(transaction)} is mined is not known after "
             f"{self._timeout_seconds:g} s, and it may be mined later: look for it in an explorer "
             "or with eth_getTransactionReceipt before you repeat the command."
         )
 
-    async def _logs(self, transaction: Hash32) -> list[dict[str, Any]]:
-        try:
-            receipt = await self._rpc.call("eth_getTransactionReceipt", hex_of(transaction))
-            return list(receipt["logs"])
-        except (RpcError, KeyError, TypeError) as error:
-            raise NodeUnavailable("The node's receipt is malformed") from error
-
     def _deadline(self) -> float:
         return self._clock() + self._timeout_seconds
 
 
-async def simulate(node: Node, to: Address, data: bytes, sender: Address) -> None:
+async def simulate(nodes: AgreeingNodes, to: Address, data: bytes, sender: Address) -> None:
     """Raises Refused with the contract's reason if the call would revert."""
-    (revert,) = await node.simulate(to, [data], sender)
+
+    async def revert_at(rpc: RpcClient) -> Revert | None:
+        (revert,) = await Node(rpc).simulate(to, [data], sender)
+        return revert
+
+    revert = await nodes.agreed("whether the contract would refuse the call", revert_at)
     if revert is not None:
-        raise _refusal(revert.data, revert.text)
+        raise _refusal(revert)
 
 
-def _refusal(data: bytes | None, text: str) -> Refused | NodeUnavailable:
-    if data is None:
-        return NodeUnavailable(f"The node cannot try the call out: {text}")
+async def _outcome(rpc: RpcClient, transaction: Hash32) -> _ShownOutcome | None:
+    """Returns None as long as the node shows no outcome, and while it does not answer."""
+    try:
+        answer = await rpc.call("eth_getTransactionReceipt", hex_of(transaction))
+        receipt = typed.receipt_of(answer, transaction)
+        if receipt is None:
+            return None
+        logs = list(answer["logs"])
+        return _ShownOutcome(
+            receipt.block_number, receipt.block_hash, receipt.succeeded, _keys(logs), logs
+        )
+    except (NodeUnavailable, RpcError, KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _keys(logs: Sequence[dict[str, Any]]) -> Sequence[tuple[object, ...]]:
+    """Contract, topics and data of each log. Raises as `_outcome` catches."""
+    return [
+        (address_of(log["address"]), *map(hash_of, log["topics"]), bytes_of(log["data"]))
+        for log in logs
+    ]
+
+
+def _refusal(revert: Revert) -> Refused | NodeUnavailable:
+    if revert.data is None:
+        return NodeUnavailable(f"The node cannot try the call out: {revert.text}")
     return Refused(
-        f"The contract would refuse it, so nothing was sent: {reverts.describe(data)}",
-        revert=reverts.error_name(data),
+        f"The contract would refuse it, so nothing was sent: {reverts.describe(revert.data)}",
+        revert=reverts.error_name(revert.data),
     )

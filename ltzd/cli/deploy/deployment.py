@@ -2,17 +2,20 @@
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from operator import attrgetter
 from pathlib import Path
 
 from ltzd.chain.deployment import deployed_file
+from ltzd.chain.deployment.agreement import AgreeingNodes
 from ltzd.chain.deployment.executor import DeploymentExecutor, SendMode, begin
 from ltzd.chain.deployment.plan import Deployment, DeploymentTerms, MintLimit
 from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import RpcClient
 from ltzd.chain.signing import Signer
-from ltzd.cli.command_node import first_answering
+from ltzd.cli.command_node import agreeing_nodes
 from ltzd.cli.output import print_json, print_message
 from ltzd.daemon.keys import read_key
 from ltzd.daemon.settings.settings import read_node
@@ -140,9 +143,8 @@ async def _deploy(
     is_dry_run: bool,
     as_json: bool,
 ) -> None:
-    async with first_answering(urls) as rpc:
-        before = await _read_progress(target, Node(rpc), signer.address)
-        executor = DeploymentExecutor(
+    def executor_at(rpc: RpcClient) -> DeploymentExecutor:
+        return DeploymentExecutor(
             rpc,
             signer,
             terms,
@@ -150,6 +152,10 @@ async def _deploy(
             report=print_message,
             mode=send_mode,
         )
+
+    async with agreeing_nodes(urls, target.chain_id, "--chain-id") as nodes:
+        before = await _read_progress(target, nodes, signer.address)
+        executor = executor_at(nodes.first)
         if is_dry_run:
             steps = await executor.preview(before)
             print_message(
@@ -161,22 +167,35 @@ async def _deploy(
                 print(*steps, sep="\n", flush=True)
             return
         done = await executor.run(before)
+        await _confirm(nodes, lambda rpc: executor_at(rpc).preview(done))
     _print_next_steps(target, terms, done)
     print_json(deployed_file.as_json(done))
 
 
-async def _read_progress(target: DeploymentTarget, node: Node, deployer: Address) -> Deployment:
+async def _confirm(
+    nodes: AgreeingNodes, missing_steps: Callable[[RpcClient], Awaitable[Sequence[str]]]
+) -> None:
+    """Waits until every node shows the whole deployment. Raises NodeUnavailable."""
+    if len(nodes.clients) == 1:
+        return
+    left = await nodes.agreed(
+        "what is deployed", missing_steps, "The deployment is not known to be complete."
+    )
+    if left:
+        raise NodeUnavailable("The nodes have lost a part of the deployment: run this again.")
+
+
+async def _read_progress(
+    target: DeploymentTarget, nodes: AgreeingNodes, deployer: Address
+) -> Deployment:
     """The recorded deployment, or a new one. Raises Misconfigured for another chain."""
-    chain_id = await node.chain_id()
-    if chain_id != target.chain_id:
-        raise Misconfigured(
-            f"The node is on chain {chain_id}, not on {target.chain_id}: correct --chain-id, or "
-            "node.urls in the settings."
-        )
-    genesis = await _genesis(node)
+    chain_id = target.chain_id
+    genesis = await nodes.agreed("the genesis block", _genesis)
     known = deployed_file.read(target.out)
     if known is None:
-        return await begin(node, chain_id, genesis, deployer)
+        # The lowest head: a node with an invented one would have the indexer begin too high.
+        begun = await nodes.each(lambda rpc: begin(Node(rpc), chain_id, genesis, deployer))
+        return min(begun.values(), key=attrgetter("first_block"))
     if (known.chain_id, known.genesis) != (chain_id, genesis):
         raise Misconfigured(
             f"{target.out} records a deployment on chain {known.chain_id} with genesis "
@@ -186,8 +205,8 @@ async def _read_progress(target: DeploymentTarget, node: Node, deployer: Address
     return known
 
 
-async def _genesis(node: Node) -> Hash32:
-    block = await node.block(0)
+async def _genesis(rpc: RpcClient) -> Hash32:
+    block = await Node(rpc).block(0)
     if block is None:
         raise NodeUnavailable("The node has no block 0")
     return block.hash

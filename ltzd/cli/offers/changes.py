@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ltzd.chain.contracts import offers
-from ltzd.chain.contracts.offers import CollectionSettings, ItemSettings
+from ltzd.chain.contracts.offers import CollectionSettings, ItemOffer, ItemSettings
 from ltzd.cli.chain_targets import ChainTarget
 from ltzd.cli.offers.options import (
     BusinessApproval,
@@ -22,13 +22,14 @@ from ltzd.cli.offers.options import (
 )
 from ltzd.cli.offers.transaction_sender import (
     SigningOptions,
+    TransactionSender,
     open_sender,
     print_result,
     print_unchanged,
 )
 from ltzd.cli.offers.views import business_view, collection_view, item_view
 from ltzd.errors import NotFound, Refused
-from ltzd.values import LtzUnits
+from ltzd.values import LtzUnits, checksummed
 
 TargetResolver = Callable[[], ChainTarget]
 """Called after the options are validated, so that their faults are reported first."""
@@ -73,7 +74,9 @@ async def _set_collection(
     options: ChangedCollection, signing: SigningOptions, target: ChainTarget
 ) -> None:
     async with open_sender(target, signing) as sender:
-        old = await sender.offers.collection(options.collection)
+        old = await sender.agreed(
+            f"collection {options.collection}", lambda offers: offers.collection(options.collection)
+        )
         if old is None:
             raise NotFound(
                 f"There is no collection {options.collection}; `ltzd collection list` shows all."
@@ -106,11 +109,15 @@ async def _create_item(
 ) -> None:
     async with open_sender(target, signing) as sender:
         # The contract has one function for both and would overwrite the existing item.
-        if await sender.offers.item(options.item) is not None:
+        if await _item_of(sender, options.item) is not None:
             raise Refused(f"Item {options.item} exists already; `ltzd item set` changes it.")
         call = offers.set_item(options.item, settings, options.metadata)
         if mined := await sender.submit(sender.contracts.points_sale, call):
             print_result(item_view(options.item, settings, sold=0), mined)
+
+
+async def _item_of(sender: TransactionSender, id_: int) -> ItemOffer | None:
+    return await sender.agreed(f"item {id_}", lambda offers: offers.item(id_))
 
 
 def set_item(values: Values, signing: SigningOptions, resolve_target: TargetResolver) -> None:
@@ -120,11 +127,13 @@ def set_item(values: Values, signing: SigningOptions, resolve_target: TargetReso
 
 async def _set_item(options: ChangedItem, signing: SigningOptions, target: ChainTarget) -> None:
     async with open_sender(target, signing) as sender:
-        old = await sender.offers.item(options.item)
+        old = await _item_of(sender, options.item)
         if old is None:
             raise NotFound(f"There is no item {options.item}; `ltzd item list` shows all.")
         changes = options.changes()
-        old_metadata = await sender.offers.metadata_of(old.id)
+        old_metadata = await sender.agreed(
+            f"the metadata of item {old.id}", lambda offers: offers.metadata_of(options.item)
+        )
         metadata = changes.pop("metadata", old_metadata)
         settings = replace(old.terms, **changes)
         view = item_view(old.id, settings, old.sold)
@@ -147,7 +156,10 @@ async def _set_business(
     business, approved = options.business, options.approved
     async with open_sender(target, signing) as sender:
         view = business_view(business, approved=approved)
-        if await sender.offers.is_business(business) == approved:
+        is_business = await sender.agreed(
+            f"the approval of {checksummed(business)}", lambda offers: offers.is_business(business)
+        )
+        if is_business == approved:
             print_unchanged(view)
             return
         call = offers.set_business(business, approved=approved)

@@ -1,24 +1,27 @@
 """Sends a contract call of the registrar, signed with a key, or prints it unsigned."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ltzd.chain.contracts.offers import OfferReader
+from ltzd.chain.deployment.agreement import AgreeingNodes
 from ltzd.chain.deployment.cold_wallet import ColdWallet, ConfirmedTransaction, simulate
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcClient
 from ltzd.chain.signing import Signer
 from ltzd.cli.chain_targets import ChainTarget
-from ltzd.cli.command_node import first_answering
+from ltzd.cli.command_node import agreeing_nodes
 from ltzd.cli.offers.options import parse_sender
 from ltzd.cli.output import print_json, print_message
 from ltzd.daemon.keys import read_key
 from ltzd.errors import Misconfigured, Refused
 from ltzd.values import Address, Hash32, checksummed, hex_of
+
+T = TypeVar("T")
 
 _REVERT_EXPLANATIONS: Mapping[str, str] = {
     "AccessControlUnauthorizedAccount": "that wallet does not hold REGISTRAR on this contract",
@@ -69,18 +72,20 @@ class TransactionSender:
 
     def __init__(
         self,
-        rpc: RpcClient,
+        nodes: AgreeingNodes,
         target: ChainTarget,
         signing: SigningOptions,
         explanations: Mapping[str, str] = _REVERT_EXPLANATIONS,
     ) -> None:
         self._explanations = explanations
-        self._rpc = rpc
-        self._node = Node(rpc)
+        self._nodes = nodes
         self._fees = target.fees
         self._signing = signing
         self.contracts = target.contracts
-        self.offers = OfferReader(rpc, target.contracts)
+
+    async def agreed(self, subject: str, read: Callable[[OfferReader], Awaitable[T]]) -> T:
+        """An answer of every node about the offers. Raises NodeUnavailable if they do not agree."""
+        return await self._nodes.agreed(subject, lambda rpc: read(OfferReader(rpc, self.contracts)))
 
     async def submit(self, to: Address, data: bytes) -> ConfirmedTransaction | None:
         """Send the call and wait until it is mined, or print it and return None.
@@ -98,7 +103,7 @@ class TransactionSender:
         Without a key the calls become unsigned transactions. Raises as `submit` does.
         """
         for to in dict.fromkeys(to for to, _ in calls):
-            if not await self._node.code(to):
+            if not await self._is_contract(to):
                 raise Misconfigured(
                     f"There is no contract at {checksummed(to)} on the node's chain."
                 )
@@ -112,24 +117,30 @@ class TransactionSender:
                 raise
             raise Refused(f"{error.message}: {explanation}.", **error.details) from error
 
+    async def _is_contract(self, at: Address) -> bool:
+        async def has_code(rpc: RpcClient) -> bool:
+            return bool(await Node(rpc).code(at))
+
+        return await self._nodes.agreed(f"the contract at {checksummed(at)}", has_code)
+
     async def _send_all(
         self, key: Path, calls: Sequence[tuple[Address, bytes]]
     ) -> list[ConfirmedTransaction]:
         # Decrypting a keystore takes about a second of CPU time.
         secret = await asyncio.to_thread(read_key, key, self._signing.password_file)
-        wallet = ColdWallet(self._rpc, Signer(secret), self._fees)
+        wallet = ColdWallet(self._nodes, Signer(secret), self._fees)
         return await wallet.send_all(calls, _print_hash)
 
     async def _unsigned(self, to: Address, data: bytes) -> dict[str, Any]:
         transaction = {
-            "chainId": await self._node.chain_id(),
+            "chainId": await self._nodes.agreed("the chain id", lambda rpc: Node(rpc).chain_id()),
             "to": checksummed(to),
             "data": hex_of(data),
             "value": "0x0",
         }
         sender, _ = parse_sender(self._signing.sender)
         if sender is not None:
-            await simulate(self._node, to, data, sender)
+            await simulate(self._nodes, to, data, sender)
             transaction = {"from": checksummed(sender)} | transaction
         return transaction
 
@@ -138,8 +149,8 @@ class TransactionSender:
 async def open_sender(
     target: ChainTarget, signing: SigningOptions
 ) -> AsyncIterator[TransactionSender]:
-    async with first_answering(target.rpc_urls) as rpc:
-        yield TransactionSender(rpc, target, signing)
+    async with agreeing_nodes(target.rpc_urls, target.chain_id) as nodes:
+        yield TransactionSender(nodes, target, signing)
 
 
 def print_result(view: Mapping[str, Any], mined: ConfirmedTransaction | None) -> None:

@@ -2,7 +2,7 @@
 
 Both take the facts from the chain, so that they also work while the database is away. A database
 that answers is asked whether the wallet of a grant is retired: its key may be stolen. A role that
-is there, or gone, already needs no transaction: a repeated command sends the missing ones.
+is there, or gone, at every node needs no transaction: a repeated command sends the missing ones.
 """
 
 import asyncio
@@ -14,11 +14,12 @@ from typing import Any
 
 from ltzd.chain.contracts import contract_abi
 from ltzd.chain.contracts.access_control import decode_has_role, has_role_call
+from ltzd.chain.deployment.agreement import AgreeingNodes
 from ltzd.chain.deployment.plan import MintLimit, hot_roles
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import RpcError
+from ltzd.chain.node.rpc import RpcClient, RpcError
 from ltzd.cli.chain_targets import ChainTarget
-from ltzd.cli.command_node import first_answering
+from ltzd.cli.command_node import agreeing_nodes
 from ltzd.cli.offers.transaction_sender import SigningOptions, Submission, TransactionSender
 from ltzd.cli.output import print_json, print_message
 from ltzd.cli.targets import Target, open_connection
@@ -89,14 +90,15 @@ def revoke(
 async def _revoke(
     target: RoleTarget, wallet: Address, signing: SigningOptions, *, as_json: bool
 ) -> None:
-    async with first_answering(target.chain.rpc_urls) as rpc:
-        held = await _held(Node(rpc), target.wallet.contracts, wallet)
+    chain = target.chain
+    async with agreeing_nodes(chain.rpc_urls, chain.chain_id) as nodes:
+        held = await _held(nodes, target.wallet.contracts, wallet)
         steps = [
             _Step(contract, role, _role_call(contract, "revokeRole", role, wallet))
-            for (contract, role), is_held in held.items()
-            if is_held
+            for (contract, role), shown in held.items()
+            if any(shown)
         ]
-        sender = TransactionSender(rpc, target.chain, signing, _REVOKING)
+        sender = TransactionSender(nodes, chain, signing, _REVOKING)
         submission = await _submit(sender, target, steps)
     rows = _mined_rows(steps, submission)
     if as_json:
@@ -153,12 +155,13 @@ async def _grant(
     as_json: bool,
 ) -> None:
     await _refuse_retired(target.wallet.database, wallet)
-    async with first_answering(target.chain.rpc_urls) as rpc:
-        held = await _held(Node(rpc), target.wallet.contracts, wallet)
+    chain = target.chain
+    async with agreeing_nodes(chain.rpc_urls, chain.chain_id) as nodes:
+        held = await _held(nodes, target.wallet.contracts, wallet)
         other = [
             f"{contract}.{role}"
             for contract, role in hot_roles(is_mint=options.kind != "mint")
-            if held[contract, role]
+            if any(held[contract, role])
         ]
         if other:
             raise Misconfigured(
@@ -168,7 +171,7 @@ async def _grant(
         steps = [
             _Step(contract, role, _role_call(contract, "grantRole", role, wallet))
             for contract, role in hot_roles(is_mint=options.kind == "mint")
-            if not held[contract, role]
+            if not all(held[contract, role])
         ]
         if limit is not None:
             data = contract_abi.encode_call(
@@ -176,7 +179,7 @@ async def _grant(
             )
             # Before the role: no wallet mints without a limit that a person has chosen.
             steps.insert(0, _Step("LTZ", "mint limit", data))
-        sender = TransactionSender(rpc, target.chain, signing, _GRANTING)
+        sender = TransactionSender(nodes, chain, signing, _GRANTING)
         submission = await _submit(sender, target, steps)
     rows = _mined_rows(steps, submission)
     if as_json:
@@ -203,19 +206,24 @@ def _role_call(contract: str, function: str, role: str, wallet: Address) -> byte
 
 
 async def _held(
-    node: Node, contracts: Mapping[str, Address], wallet: Address
-) -> dict[tuple[str, str], bool]:
-    """Of each role that an operator's wallet can have, whether the wallet has it.
+    nodes: AgreeingNodes, contracts: Mapping[str, Address], wallet: Address
+) -> dict[tuple[str, str], tuple[bool, ...]]:
+    """Of each role that an operator's wallet can have, whether each node shows that it has it.
 
-    Raises NodeUnavailable.
+    Nodes need not agree: a role that is granted or revoked once more does no harm. Raises
+    NodeUnavailable.
     """
     roles = [*hot_roles(is_mint=True), *hot_roles(is_mint=False)]
     calls = [(contracts[contract], has_role_call(role, wallet)) for contract, role in roles]
-    try:
-        answers = await node.views(calls)
-        return {role: decode_has_role(answer) for role, answer in zip(roles, answers, strict=True)}
-    except (RpcError, ValueError) as error:
-        raise NodeUnavailable(f"The contracts cannot be read: {error}") from error
+
+    async def read(rpc: RpcClient) -> list[bool]:
+        try:
+            return [decode_has_role(answer) for answer in await Node(rpc).views(calls)]
+        except (RpcError, ValueError) as error:
+            raise NodeUnavailable(f"The contracts cannot be read: {error}") from error
+
+    answers = (await nodes.each(read)).values()
+    return dict(zip(roles, zip(*answers, strict=True), strict=True))
 
 
 async def _submit(

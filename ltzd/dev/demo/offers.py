@@ -14,6 +14,7 @@ from ltzd.chain.contracts.offers import (
     OfferContracts,
     OfferReader,
 )
+from ltzd.chain.deployment.agreement import AgreeingNodes
 from ltzd.chain.deployment.cold_wallet import ColdWallet
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer
@@ -54,7 +55,7 @@ async def ensure(
     rpc: Rpc, contracts: OfferContracts, registrar: Signer, brand: Brand, business: Address
 ) -> dict[str, Any]:
     """Creates what the chain lacks; returns dev.json's `collections`, `items` and `businesses`."""
-    wallet = ColdWallet(rpc, registrar, _FEES, _RECEIPT_SECONDS)
+    wallet = ColdWallet(AgreeingNodes.of_one(rpc), registrar, _FEES, _RECEIPT_SECONDS)
     # A start that was killed may have left transactions in the pool; they are mined first.
     await wallet.wait_until_idle()
     on_chain = OfferReader(rpc, contracts)

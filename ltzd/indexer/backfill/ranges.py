@@ -66,8 +66,8 @@ class BackfillRanges:
         """The next blocks from `first` on, at most up to `settled`, ready to be committed.
 
         Waits until some thousand events are ready, or `linger_seconds` have passed since the first
-        range was. Returns None if a node's answers do not fit each other. Raises NodeUnavailable,
-        and Broken for an impossible log.
+        range was. Returns None if no node's answers fit each other. Raises NodeUnavailable, and
+        Broken for an impossible log.
         """
         self._nodes = [node, *node.others(settled)]
         self._settled = settled
@@ -158,14 +158,19 @@ class BackfillRanges:
             self._fill()
 
     async def _read(self, nodes: Sequence[Node], first: int, last: int) -> ReadRange | None:
-        """Reads a range from the first of the nodes that answers."""
-        *others, final = nodes
-        for node in others:
+        """Reads a range from the first of the nodes whose answers fit each other."""
+        faults = []
+        for node in nodes:
             try:
-                return await self._reader.read(node, first, last)
-            except NodeUnavailable:
-                continue
-        return await self._reader.read(final, first, last)
+                part = await self._reader.read(node, first, last)
+            except NodeUnavailable as error:
+                faults.append(error)
+            else:
+                if part is not None:
+                    return part
+        if len(faults) == len(nodes):
+            raise faults[-1]
+        return None
 
     def _held_bytes(self) -> int:
         return sum(ahead.held_bytes for ahead in self._ahead)

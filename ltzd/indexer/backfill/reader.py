@@ -86,7 +86,13 @@ class RangeReader:
             return None
         if not node.is_alone:
             confirmed = await confirmed_logs(
-                node, self._contracts, first, headers[-1], logs, self._witnesses
+                node,
+                self._contracts,
+                first,
+                headers[-1],
+                logs,
+                self._witnesses,
+                is_settled=True,
             )
             if confirmed is None:
                 return None

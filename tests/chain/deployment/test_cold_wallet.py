@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from ltzd.chain.contracts import contract_abi, offers
+from ltzd.chain.deployment.agreement import AgreeingNodes
 from ltzd.chain.deployment.cold_wallet import ColdWallet
 from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import Rpc
 from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused, Unavailable
 from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import FeePolicy
@@ -23,7 +26,8 @@ async def contracts() -> AsyncIterator[Contracts]:
 
 
 def a_wallet(contracts: Contracts, timeout_seconds: float = 10.0) -> ColdWallet:
-    return ColdWallet(contracts.rpc, contracts.registrar.signer, timeout_seconds=timeout_seconds)
+    nodes = AgreeingNodes.of_one(contracts.rpc)
+    return ColdWallet(nodes, contracts.registrar.signer, timeout_seconds=timeout_seconds)
 
 
 def not_told(transaction: Hash32) -> None:
@@ -141,6 +145,37 @@ async def test_a_transaction_that_reverts_after_its_simulation_is_reported_as_re
         await contracts.send(contracts.admin, "BusinessEscrow", "grantRole", *role)
 
 
+class ForgingRpc(Rpc):
+    """Swallows transactions, and shows a receipt of each."""
+
+    async def call(self, method: str, *params: object) -> Any:
+        if method == "eth_sendRawTransaction":
+            return "0x" + "00" * 32
+        if method != "eth_getTransactionReceipt":
+            return await super().call(method, *params)
+        return {
+            "transactionHash": params[0],
+            "blockHash": "0x" + "77" * 32,
+            "blockNumber": "0x7",
+            "status": "0x1",
+            "gasUsed": "0x5208",
+            "logs": [],
+        }
+
+
+async def test_a_receipt_that_one_of_two_nodes_forges_is_no_outcome(contracts: Contracts) -> None:
+    """The other node still gets the transaction."""
+    before = await nonce(contracts)
+    async with ForgingRpc(contracts.rpc.url) as liar:
+        nodes = AgreeingNodes({"liar": liar, "other": contracts.rpc})
+        wallet = ColdWallet(nodes, contracts.registrar.signer, timeout_seconds=0.2)
+
+        with pytest.raises(OutcomeUnknown, match="liar: succeeded in block 7; other: succeeded in"):
+            await wallet.send(*an_approval(contracts), lambda _: None)
+
+    assert await nonce(contracts) == before + 1
+
+
 async def test_calls_sent_together_keep_their_order(contracts: Contracts) -> None:
     businesses = [Party(), Party(), Party()]
     calls = [an_approval(contracts, business) for business in businesses]
@@ -179,9 +214,8 @@ async def test_a_nodes_refusal_is_reported_with_its_reason(
 
 
 async def test_above_the_fee_cap_nothing_is_sent(contracts: Contracts) -> None:
-    wallet = ColdWallet(
-        contracts.rpc, contracts.registrar.signer, FeePolicy(cap=1), timeout_seconds=1
-    )
+    nodes = AgreeingNodes.of_one(contracts.rpc)
+    wallet = ColdWallet(nodes, contracts.registrar.signer, FeePolicy(cap=1), timeout_seconds=1)
 
     with pytest.raises(Unavailable, match="Gas costs more than 0 gwei now, so nothing was sent"):
         await wallet.send(*an_approval(contracts), not_told)

@@ -6,7 +6,7 @@ for malformed data. Numbers are ints, hashes bytes, fees wei per gas.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -79,11 +79,12 @@ class Account:
 class Revert:
     """A call that failed. `data` is None if the node does not say that the contract reverted.
 
-    Then the fault may be the node's: its gas cap, a pruned state or a timeout.
+    Then the fault may be the node's: its gas cap, a pruned state or a timeout. `text` is the
+    client's wording, and no part of what is compared.
     """
 
     data: bytes | None
-    text: str
+    text: str = field(compare=False)
 
     @property
     def is_out_of_gas(self) -> bool:
