@@ -90,7 +90,7 @@ class _SocketTransport:
         self._ws_policy = ws_policy
         self._socket: NodeSocket | None = None
         self._is_decided = asyncio.Event()
-        """Is set while the socket is open, or the last attempt to open it has failed."""
+        """Set while the socket is open, or after the last attempt to open it has failed."""
         self._fault = "its socket is not open"
         self._waiting: dict[int, _Request] = {}
         self._batch: _Request | None = None
