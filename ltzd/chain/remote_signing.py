@@ -43,7 +43,7 @@ class RemoteKey(Protocol):
 
 
 class RemoteSigner:
-    """Signs the transactions of a batch at once; the key bounds its requests itself."""
+    """Signs the transactions of a batch concurrently; the key itself bounds its requests."""
 
     def __init__(
         self, key: RemoteKey, address: Address, batch_seconds: float = BATCH_SECONDS

@@ -62,11 +62,11 @@ def outcome_of(webhook: SignedWebhook, result: AttemptResult, now: datetime) -> 
         return DeliveryOutcome(due, now, "delivered", now, result.status, None)
     chance = random.random()  # noqa: S311 - spreads attempts over time
     next_at = next_attempt(due.attempt, now, chance, result.retry_after)
-    closes, since = None, None
+    disable_reason, since = None, None
     if next_at is None:
-        closes, since = "nothing arrived for three days", due.created_at
+        disable_reason, since = "nothing arrived for three days", due.created_at
     if result.label == DeliveryVerdict.GONE.value:
-        closes, since = "it answered 410", None
+        disable_reason, since = "it answered 410", None
     return DeliveryOutcome(
         due,
         now,
@@ -74,6 +74,6 @@ def outcome_of(webhook: SignedWebhook, result: AttemptResult, now: datetime) -> 
         next_at or now,
         result.status,
         result.error,
-        closes,
+        disable_reason,
         since,
     )

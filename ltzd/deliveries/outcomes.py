@@ -62,5 +62,7 @@ class OutcomeWriter:
         for outcome in closing:
             telemetry.ENDPOINT_DISABLEMENTS.inc()
             log.error(
-                "webhooks.endpoint_disabled", brand=hex_of(outcome.due.brand_id), why=outcome.closes
+                "webhooks.endpoint_disabled",
+                brand=hex_of(outcome.due.brand_id),
+                why=outcome.disable_reason,
             )

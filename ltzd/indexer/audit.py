@@ -34,11 +34,11 @@ from ltzd.store.indexer.audits import AuditProgress
 log = structlog.get_logger()
 
 _BLOCKS_AT_ONCE = 4
-"""Blocks whose receipts are compared between two pauses."""
+"""The most blocks whose receipts are compared between two pauses."""
 _BURST_SECONDS = 0.05
-"""A pause comes sooner if they take longer: a node may answer nothing else meanwhile."""
+"""The audit pauses earlier once its work takes this long: a node may answer nothing meanwhile."""
 _UNDECIDED_LOOKS = 3
-"""Looks at a block that nodes show in different ways, before the audit goes on without it."""
+"""Checks of blocks that nodes show differently, before the audit goes on without them."""
 
 
 class Audit:
@@ -69,13 +69,13 @@ class Audit:
         self._range_end = asyncio.Event()
         """Set at the end of a backfill's range, until the next step."""
         self._has_state = True
-        """Whether a node knew the totals at the last comparison: a range's end may be too old."""
+        """Whether the last comparison had totals: nodes may have pruned a range's last state."""
         self._searched_number = 0
-        """Up to here the totals agreed, or all blocks were compared in vain."""
+        """The height up to which the totals agreed, or all blocks were compared in vain."""
         self._unexplained: frozenset[TotalDifference] = frozenset()
         """Totals that differ although all blocks were compared."""
         self.differing_totals: tuple[str, ...] = ()
-        """The totals that differed when last compared although all blocks were compared."""
+        """The totals of the last comparison that differ, although all blocks were compared."""
         self._undecided_looks = 0
         self._silent_witnesses = 0
         """Nodes in a row that did not answer for the next range."""

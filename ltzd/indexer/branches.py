@@ -35,7 +35,7 @@ LINKS = "block_links"
 """The kind of a node's contradiction with itself: a block that is not its parent's child."""
 _LEAST_DEEP_LOOKS = 3
 _LEAST_UNLINKED = 3
-"""Answers in a row. A reorg during a batch also gives blocks that do not fit."""
+"""Unlinked answers in a row before the node is reported: a reorg during a batch causes one, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Fork:
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn:
+class KeepBlocks:
     """The indexed blocks hold; `node` shows them."""
 
     node: Node
@@ -70,7 +70,7 @@ class Undo:
     node: Node
 
 
-Ruling = GoOn | Undo | None
+Ruling = KeepBlocks | Undo | None
 """None: nothing is decided, so nothing may be written."""
 
 
@@ -116,10 +116,10 @@ class Branches:
         if opened is None:
             fork = await self._fork_of(node, cursor)
             if fork.lowest_missing is None:
-                return GoOn(node)
+                return KeepBlocks(node)
             number, ours = fork.lowest_missing
             opened = Dispute(number, ours, self._clock())
-        self._summon(node)
+        self._add_witnesses(node)
         opinions = await self._opinions(opened.number)
         policy = self._policy.dispute_policy
         self._dispute, decision = disputes.count_votes(
@@ -133,14 +133,14 @@ class Branches:
         match decision.verdict:
             case DisputeVerdict.HOLDS:
                 self._deep_since = None
-                return GoOn(self._after_holding(opinions, self._dispute))
+                return KeepBlocks(self._after_holding(opinions, self._dispute))
             case DisputeVerdict.GONE:
                 return await self._undo(cursor, opinions, decision)
         return None
 
     # The nodes
 
-    def _summon(self, node: Node) -> None:
+    def _add_witnesses(self, node: Node) -> None:
         present = [node, *node.others()]
         if len(present) >= len(self._witnesses):
             self._witnesses = present
@@ -196,8 +196,8 @@ class Branches:
     ) -> Ruling:
         """The ruling against the indexed block, by a node that shows the winning branch.
 
-        Of several such nodes each call uses the next one: the node before may fail to show the
-        branch's logs.
+        Each call uses the next of these nodes, since the last one may not have shown the branch's
+        logs.
         """
         nodes = [
             node
@@ -209,7 +209,7 @@ class Branches:
         fork = await self._fork_of(node, cursor)
         if fork.lowest_missing is None:
             self.settle()
-            return GoOn(node)
+            return KeepBlocks(node)
         if fork.common is None:
             await self._refuse(node, fork, cursor, decision)
         self._deep_since = None

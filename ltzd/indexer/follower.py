@@ -29,11 +29,11 @@ from ltzd.indexer.backfill.reader import RangeReader
 from ltzd.indexer.branches import Branches, Undo
 from ltzd.indexer.contracts import FactBatch, IndexedContract
 from ltzd.indexer.finality import FinalityTracker
+from ltzd.indexer.head_poll import HeadPoll, poll_head
 from ltzd.indexer.heads import HeadAnnouncements, NoAnnouncements
+from ltzd.indexer.inconsistent_answers import InconsistentAnswers
 from ltzd.indexer.log_checks import LOGS, LogChecks
 from ltzd.indexer.log_witnesses import LogWitnesses
-from ltzd.indexer.looks import Look, look_at
-from ltzd.indexer.misfits import Misfits
 from ltzd.indexer.new_branch import BranchReader
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.indexer.reading import BlockRange, BlockReader
@@ -58,11 +58,11 @@ from ltzd.values import Address, Hash32
 log = structlog.get_logger()
 
 _FACTS_PER_INSERT = 500
-"""Facts that one call of a contract's `insert` writes: other tasks of the process wait for it."""
+"""The most facts of one `insert`, for which other tasks of this process wait."""
 _SAME_FAILURE_SECONDS = 60.0
 """A node that fails again within this time is not named in the log again."""
 _LONGEST_PAUSE_SECONDS = 2.0
-"""Between two looks for a node while none answers."""
+"""The longest pause between two looks for a node while none answers."""
 _OTHER_CONTRACTS = (
     "The index does not hold the facts of all contracts of the settings, and is being rebuilt"
 )
@@ -118,11 +118,11 @@ class Follower:
         """Whether the last announcement has led to no block yet."""
         self._retry_seconds = policy.retry_seconds
         self._expected = 0
-        """A height that the next look reads up to: announced, or seen in the last look."""
+        """A height that the next poll reads up to: announced, or seen in the last poll."""
         self._head_number = 0
         self._head_seen_at: float | None = None
         """When the head of `_head_number` was first seen, on the clock."""
-        self._misfits = Misfits(policy.stall_seconds, clock)
+        self._inconsistencies = InconsistentAnswers(policy.stall_seconds, clock)
         self._has_doubted = False
         self._malformed = MalformedAnswers(clock)
         self._failed_over_at = -math.inf
@@ -236,8 +236,8 @@ class Follower:
     async def _pause(self) -> None:
         """Waits until a node announces a head, or the next poll is due.
 
-        An announced head that the node in use lacks is looked for again soon, with growing pauses.
-        While announcements lead to no block, a node that repeats them causes no more looks than
+        An announced head that the node in use lacks is polled for soon, with growing pauses.
+        While announcements lead to no block, a node that repeats them causes no more polls than
         polling does.
         """
         policy = self._policy
@@ -292,7 +292,7 @@ class Follower:
             return await self._step_with_failover()
 
     async def _step_with_failover(self) -> bool:
-        node = self._misfits.node_of_step(self._node.pinned())
+        node = self._inconsistencies.node_of_step(self._node.pinned())
         begun = self._clock()
         try:
             return await self._step(node)
@@ -316,8 +316,8 @@ class Follower:
 
     async def _step(self, node: Node) -> bool:
         cursor = self._cursor = self._cursor or await self._read_cursor()
-        look = await self._look(node, cursor)
-        denies = look.verdict in (CursorVerdict.CONTRADICTED, CursorVerdict.SHORT)
+        poll = await self._poll(node, cursor)
+        denies = poll.verdict in (CursorVerdict.CONTRADICTED, CursorVerdict.SHORT)
         if denies or self._branches.is_disputed:
             ruling = await self._branches.rule(node, cursor)
             if ruling is None:
@@ -326,34 +326,34 @@ class Follower:
                 return await self._switch_branch(cursor, ruling)
             if denies or ruling.node is not node:
                 node = ruling.node
-                look = await self._look(node, cursor)
-        if look.verdict is CursorVerdict.BEHIND:
-            return await self._advance(node, cursor, look)
-        if look.verdict is CursorVerdict.CURRENT:
-            await self._finalize(node, cursor, look.final)
+                poll = await self._poll(node, cursor)
+        if poll.verdict is CursorVerdict.BEHIND:
+            return await self._advance(node, cursor, poll)
+        if poll.verdict is CursorVerdict.CURRENT:
+            await self._finalize(node, cursor, poll.final)
         return False
 
     async def _read_cursor(self) -> Cursor:
         async with session(self._pool) as connection:
             return await chains.cursor(connection, self._chain.chain_id)
 
-    async def _look(self, node: Node, cursor: Cursor) -> Look:
+    async def _poll(self, node: Node, cursor: Cursor) -> HeadPoll:
         is_near = self._expected <= cursor.number + self._policy.head_blocks
         expected, self._expected = self._expected if is_near else 0, 0
-        look = await look_at(node, cursor, self._contracts, expected)
-        final = self._finality.checked(node, look.final, look.head.number)
+        poll = await poll_head(node, cursor, self._contracts, expected)
+        final = self._finality.checked(node, poll.final, poll.head.number)
         now = self._clock()
-        self._block_times = self._block_times.with_head(look.head.number, look.head.timestamp, now)
-        if look.head.number > self._head_number or self._head_seen_at is None:
-            self._head_number, self._head_seen_at = look.head.number, now
-        self._heads.observe(look.head)
-        self._measure(cursor, look.head)
-        return replace(look, final=final)
+        self._block_times = self._block_times.with_head(poll.head.number, poll.head.timestamp, now)
+        if poll.head.number > self._head_number or self._head_seen_at is None:
+            self._head_number, self._head_seen_at = poll.head.number, now
+        self._heads.observe(poll.head)
+        self._measure(cursor, poll.head)
+        return replace(poll, final=final)
 
-    async def _advance(self, node: Node, cursor: Cursor, look: Look) -> bool:
-        """Commits the next blocks; far from the head several commits follow one look."""
+    async def _advance(self, node: Node, cursor: Cursor, poll: HeadPoll) -> bool:
+        """Commits the next blocks; far from the head several commits follow one poll."""
         until = self._clock() + self._policy.backfill.turn_seconds
-        settled = self._settled(look)
+        settled = self._settled(poll)
         while True:
             is_far = settled - cursor.number > self._policy.head_blocks
             if is_far:
@@ -362,19 +362,19 @@ class Follower:
                 block_range = (
                     await self._backfill.take(node, cursor.number + 1, settled)
                     if is_far
-                    else await self._read(node, cursor, look)
+                    else await self._read(node, cursor, poll)
                 )
             except Broken as error:
                 self._doubt(node, error)
             if block_range is None or block_range.parent_hash != cursor.hash:
                 await self._backfill.forget()
-                # Of nodes that dispute a log none is reported, or the other would count alone.
-                self._misfits.note(node, may_report=not self._witnesses.is_disputed)
+                # No node of an open dispute about a log is reported: the other would count alone.
+                self._inconsistencies.note(node, may_report=not self._witnesses.is_disputed)
                 return False
-            self._misfits.over()
+            self._inconsistencies.over()
             self._has_doubted = False
             self._is_fruitless, self._retry_seconds = False, self._policy.retry_seconds
-            cursor = await self._commit(cursor, block_range, look.head.number)
+            cursor = await self._commit(cursor, block_range, poll.head.number)
             if is_far:
                 events = sum(block_range.fact_counts().values())
                 self._progress.advance(cursor.number, settled, events)
@@ -382,20 +382,20 @@ class Follower:
             is_far = is_far and settled - cursor.number > self._policy.head_blocks
             if not is_far or self._clock() >= until:
                 break
-        await self._finalize(node, cursor, look.final)
-        self._expected = look.head.number
-        return cursor.number < look.head.number
+        await self._finalize(node, cursor, poll.final)
+        self._expected = poll.head.number
+        return cursor.number < poll.head.number
 
-    def _settled(self, look: Look) -> int:
+    def _settled(self, poll: HeadPoll) -> int:
         """The height up to which blocks are read without watching for reorgs."""
-        head = look.head.number
-        final = look.final if look.final is not None else head - self._policy.final_depth
+        head = poll.head.number
+        final = poll.final if poll.final is not None else head - self._policy.final_depth
         return min(final, head)
 
-    async def _read(self, node: Node, cursor: Cursor, look: Look) -> BlockRange | None:
-        first, head = cursor.number + 1, look.head.number
-        if look.headers:
-            return await self._reader.checked(node, look.headers, list(look.logs), first)
+    async def _read(self, node: Node, cursor: Cursor, poll: HeadPoll) -> BlockRange | None:
+        first, head = cursor.number + 1, poll.head.number
+        if poll.headers:
+            return await self._reader.checked(node, poll.headers, list(poll.logs), first)
         last = min(head, first + self._policy.head_blocks - 1)
         return await self._reader.read_head(node, first, last)
 

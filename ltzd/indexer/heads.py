@@ -16,7 +16,7 @@ class HeadAnnouncements(Protocol):
         """
 
     def observe(self, head: Header) -> None:
-        """Tells of a head that the follower has read from a node."""
+        """Records a head that the follower has read from a node."""
 
 
 class NoAnnouncements:

@@ -44,7 +44,7 @@ class LogChecks:
         self._patience_seconds = patience_seconds
         self._clock = clock
         self._fills_blooms: bool | None = None
-        """Is None until a block has shown it."""
+        """Is None until a block has shown whether the chain fills its blooms."""
         self._unconfirmed: tuple[Hash32, float] | None = None
         """The block whose empty answer awaits a second node, and since when."""
 
@@ -182,7 +182,8 @@ class LogChecks:
     ) -> list[NodeLog] | None:
         """The contracts' logs at the first other node that has the block.
 
-        Returns None if no other node has it so far, and an empty list once that has lasted.
+        Returns None while no other node has the block, and an empty list once that has lasted for
+        the patience.
         """
         for other in node.others():
             try:

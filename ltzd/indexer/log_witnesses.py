@@ -35,7 +35,7 @@ log = structlog.get_logger()
 
 _ASK_AGAIN_SECONDS = 0.05
 _ATTEMPTS = 5
-"""Within one step: a block usually reaches the other nodes within tenths of a second."""
+"""Attempts in one step: a block usually reaches the other nodes within tenths of a second."""
 _SAME_DISPUTE_SECONDS = 60.0
 """A dispute that comes again within this time is still the same."""
 _LOGS_PER_SLICE = 200
@@ -226,7 +226,7 @@ class LogWitnesses:
     async def _unrefuted(
         self, testimonies: Sequence[Testimony], question: LogQuestion
     ) -> Sequence[Testimony]:
-        """The testimonies that no block refutes, of one after the other about which they differ."""
+        """The testimonies that remain once the blocks on which they differ are proved in turn."""
         left = testimonies
         while len({testimony.keys for testimony in left}) > 1:
             all_keys = [testimony.keys for testimony in left]

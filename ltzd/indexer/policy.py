@@ -24,7 +24,7 @@ class BackfillPolicy:
     most_events: int = 10_000
     linger_seconds: float = 0.5
     turn_seconds: float = 1.0
-    """How long commits follow each other before the node's head is looked at again."""
+    """How long commits follow each other before the node's head is polled again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,15 @@ class AuditPolicy:
     nearby_blocks: int = 64
     """The audit waits while the index is further behind the head."""
     rest: float = 9.0
-    """The audit rests so many times as long as it worked: it takes a tenth of a node's time."""
+    """The audit rests this many times as long as it worked: it takes a tenth of a node's time."""
     least_pause_seconds: float = 0.05
     longest_pause_seconds: float = 60.0
     idle_seconds: float = 10.0
     """The pause after all settled blocks were audited."""
     totals_seconds: float = 30.0
-    """Between two comparisons of the totals at the head; a backfill's ranges end with one."""
+    """The time between two comparisons of totals at the head; each backfill range ends with one."""
     second_look_seconds: float = 2.0
-    """Before totals that differ are read again."""
+    """The pause before totals that differ are read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,11 @@ class IndexerPolicy:
     """
 
     poll_seconds: float = 1.0
-    """The shortest pause between two looks at the head; an announced head ends it."""
+    """The shortest pause between two polls of the head; an announced head ends it."""
     slowest_poll_seconds: float = SLOWEST_POLL_SECONDS
     """The longest pause: half a block time lies between both."""
     retry_seconds: float = 0.05
-    """The pause before an announced head is looked for again that the node in use lacks."""
+    """The pause before an announced head that the node in use lacks is polled for again."""
     head_blocks: int = 16
     """Blocks that are read at once near the head, with all their headers."""
     range_blocks: int = 2_000
@@ -66,15 +66,15 @@ class IndexerPolicy:
     final_depth: int = 64
     final_seconds: float = 60.0
     finality_pause_seconds: float = 2.0
-    """Between two questions to the other nodes about their `finalized`."""
+    """The time between two requests for the other nodes' `finalized`."""
     same_finality_pause_seconds: float = 30.0
-    """The same, while the node in use has reported no later block."""
+    """The same while the node in use reports no later `finalized`."""
     follows_deep_reorgs: bool = False
     fork_search_blocks: int = 128
     """Blocks that are compared at once when the fork point of a reorg is searched."""
     branch_blocks: int = 1_024
     branch_facts: int = 50_000
-    """The most of a reorg's new branch that is written in the commit that undoes the old one. The
+    """The most facts of a reorg's new branch in the commit that undoes the old branch. The new
     branch is read in parts of `head_blocks`."""
     second_look_seconds: float = SECOND_LOOK_SECONDS
     """How long blocks must be missing before they count as gone, how long an empty answer for logs
@@ -93,7 +93,7 @@ class IndexerPolicy:
     search_seconds: float = 600.0
     """The longest search for the cause of an impossible fact."""
     term_pause_seconds: float = 0.5
-    """Between a term and the attempt to begin the next one."""
+    """The pause between a term and the attempt to begin the next one."""
 
     audit: AuditPolicy = AuditPolicy()
 

@@ -35,7 +35,7 @@ log = structlog.get_logger()
 Contracts = Sequence[IndexedContract]
 
 _MOST_PARTS = 32
-"""Requests for which a second node is asked at most about one range."""
+"""The most requests to a second node about one range."""
 _LOGS_PER_SLICE = 200
 """Logs that are decoded before other tasks of this process run."""
 

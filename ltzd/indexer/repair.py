@@ -37,7 +37,7 @@ log = structlog.get_logger()
 _FACTS_AT_ONCE = 1_000
 """Facts that are compared before other tasks of this process run."""
 _MOST_WAITING = 200_000
-"""Corrections that wait for others without which they cannot be."""
+"""The most corrections that may wait for others on which they depend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class IndexRepair:
             LogWitnesses(policy.second_look_seconds),
         )
         self._waiting: list[RangeCheck] = []
-        """Checks whose corrections cannot be without those of other blocks."""
+        """Checks whose corrections depend on corrections of other blocks."""
 
     def has_unmended(self) -> bool:
         """Whether corrections wait for others that no check has found so far."""
@@ -171,9 +171,9 @@ class IndexRepair:
     async def mend(self, check: RangeCheck, epoch: int | None = None) -> int:
         """Mends what a check has found; returns how many facts were corrected.
 
-        A correction that needs the correction of a block which is not checked yet waits for it, and
-        both are made together; `has_unmended` says whether any waits. No correction waits for one
-        that it does not need. `epoch` is the term's, for the holder of the indexer's lease.
+        A correction that depends on a block which is not checked yet waits, and both are made
+        together; `has_unmended` says whether any waits. Other corrections are made at once.
+        `epoch` is the term's, for the holder of the indexer's lease.
 
         Raises LaneLost, and IndexMoved if the blocks are not indexed any more.
         """

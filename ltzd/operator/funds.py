@@ -48,8 +48,8 @@ class FundsTracker:
     """All values are None before the first `apply`. `fees` is also None while the cap forbids.
 
     `l1_costs` are a rollup's prices for data, and zero on other chains. A balance that falls below
-    `floor_wei` is logged. `is_block_gas_confirmed`: the block gas limit is not the word of a single
-    node of several.
+    `floor_wei` is logged. `is_block_gas_confirmed` is false while only one of several nodes has
+    given the block gas limit.
     """
 
     def __init__(self, node: Node, lane: Lane, policy: FeePolicy, floor_wei: int = 0) -> None:
@@ -71,7 +71,7 @@ class FundsTracker:
         self._needed_gas = 0
         """The gas that the balance had to cover when the lane last asked."""
         self._mined_nonces = 0
-        """The costs of so many nonces are no longer reserved: a balance must lack them."""
+        """The number of nonces whose costs are no longer reserved: a balance must exclude them."""
 
     async def read(self, view: ChainView, *, is_late: bool = False) -> None:
         """Read fees, balance and the block's gas limit, which `apply` then sets at once.
@@ -104,7 +104,7 @@ class FundsTracker:
         lane_gauges.HELD_BY_CAP.set(self._lane, self.fees is None)
 
     async def read_l1_costs(self) -> L1Costs:
-        """Prices at most 10 s old, while `l1_costs` are those of the last `apply`.
+        """A rollup's prices, at most 10 s old if the node answers; `l1_costs` stays until `apply`.
 
         Raises NodeUnavailable.
         """
@@ -125,23 +125,23 @@ class FundsTracker:
         return balance
 
     async def _other_balance(self, view: ChainView) -> int:
-        """Raises NodeUnavailable, also while the balance may hold what the wallet has spent."""
+        """Raises NodeUnavailable, also for a node so far behind that its balance is outdated."""
         account = await view.account(self._wallet)
         if account.nonce < self._mined_nonces:
             raise NodeUnavailable("The node is behind the wallet's mined transactions")
         return account.balance
 
     def _is_short(self, balance: int, gas_price: GasPrice) -> bool:
-        """Whether the balance covers less than the lane last had to, at this gas price."""
+        """Whether the balance, at this gas price, covers less gas than the lane last needed."""
         fees = fees_for(gas_price, self._policy)
         return fees is not None and balance < self._needed_gas * fees.max_fee_per_gas
 
     def note_need(self, wei: int, fees: Fees) -> None:
-        """The balance must cover `wei` in all for the next transaction, at these fees."""
+        """Record that the next transaction needs a balance of `wei`, reservations included."""
         self._needed_gas = -(-wei // max(1, fees.max_fee_per_gas))
 
     def note_mined(self, nonces: int) -> None:
-        """This number of the wallet's nonces is mined, and their costs are no longer reserved."""
+        """Record that the nonces below `nonces` are mined, and their costs no longer reserved."""
         self._mined_nonces = max(self._mined_nonces, nonces)
 
     async def read_nonce(self, view: ChainView) -> int:
@@ -171,7 +171,7 @@ class FundsTracker:
         self._is_low = is_low
 
     def forget_fees(self) -> None:
-        """Stops the signing while the node does not answer: today's fees may be too low later."""
+        """Stop signing until the next `apply`: the node does not answer, and fees may rise."""
         self.gas_price = self.fees = None
 
     def can_afford(self, max_cost_wei: int, reserved_wei: int) -> bool:
@@ -192,7 +192,7 @@ class FundsTracker:
 
 
 async def _block_gas(view: ChainView) -> _BlockGas:
-    """The gas of a block; a limit that may keep a transaction out is compared with other nodes."""
+    """The block gas limit; compared with other nodes if it may keep a transaction out."""
     head = view.head
     if head.gas_limit is None or head.gas_limit >= TRANSACTION_GAS_CAP:
         return _BlockGas(head.gas_limit)

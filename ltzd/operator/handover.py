@@ -1,9 +1,9 @@
-"""Leaves a wallet to another process, once this one has no node and the other one has.
+"""Hands a wallet over to a standby process that has a node, once this process has none.
 
-A holder keeps its lease as long as it reaches the database, so without this the lane of a machine
-that is cut off from its nodes alone would pay nobody, beside a standby that could. A lane whose
-rounds fail although a node answers stays: the other process may well use the same node, and the
-lane turns to its other nodes by itself.
+A holder keeps its lease as long as it reaches the database. Without a handover, a machine that is
+cut off from its nodes alone would pay nobody, although a standby could. A lane whose rounds fail
+although a node answers keeps its wallet: the standby may use the same node, and the lane turns to
+its other nodes by itself.
 """
 
 import asyncio
@@ -17,20 +17,20 @@ from ltzd.store.operator.leases import lane_lease
 
 
 class Handover:
-    """Watches one term of a lane. While no process could do better, the lane keeps its lease."""
+    """Watches one term of a lane, which keeps its lease unless a standby has a node."""
 
     def __init__(self, context: LaneContext, guard: SendGuard) -> None:
         self._context = context
         self._guard = guard
 
     async def run(self) -> None:
-        """Look again and again. Raises HandedOver."""
+        """Check every `pauses.status` seconds. Raises HandedOver."""
         while True:
-            await self.look()
+            await self.check()
             await asyncio.sleep(self._context.policy.pauses.status)
 
-    async def look(self) -> None:
-        """Raises HandedOver if no node has answered for a while, and another process has one."""
+    async def check(self) -> None:
+        """Raises HandedOver if no node answers for `without_node`, and a standby has a node."""
         if self._guard.silent_seconds < self._context.policy.pauses.without_node:
             return
         lane = self._context.lane

@@ -44,12 +44,12 @@ _IN_FLIGHT = (State.SIGNED, State.PUBLISHED)
 
 
 class InFlightTransactions:
-    """Also knows which bytes are due for publication, and which of them nodes refuse."""
+    """The mirror, with the nonces that are due for publication and those that nodes refuse."""
 
     def __init__(
         self, pool: Pool, lane: Lane, outcomes: OutcomeSink, record_after: float = 0.0
     ) -> None:
-        """`record_after`: publications of what is mined within so many seconds are not recorded."""
+        """Publications are recorded after `record_after` seconds, unless they are mined by then."""
         self._pool = pool
         self._lane = lane
         self._outcomes = outcomes
@@ -108,7 +108,7 @@ class InFlightTransactions:
 
     @contextmanager
     def reserving(self, wei: int) -> Iterator[None]:
-        """Reserve the cost of what is being signed, until it is among those in flight.
+        """Reserve the cost of a transaction that is being signed, until it is in flight.
 
         Begin the block without a pause after the check of the balance: signatures that are under
         way at the same time could otherwise spend the same balance.
@@ -121,7 +121,7 @@ class InFlightTransactions:
             self._set_gauges()
 
     def reserved_wei(self, beside: OpenTransaction | None = None) -> int:
-        """The most that everything in flight or being signed can cost, without `beside`."""
+        """The most that all transactions in flight or being signed can cost, except `beside`."""
         wei, size, gas, count = self._reserved_wei, self._bytes, self._gas, len(self._by_nonce)
         left_out = None if beside is None else self._by_nonce.get(beside.nonce)
         if left_out is not None:
@@ -150,7 +150,7 @@ class InFlightTransactions:
     def is_due(self, tx: OpenTransaction) -> bool:
         return tx.nonce in self._due
 
-    def is_first_not_taken(self, tx: OpenTransaction) -> bool:
+    def are_lower_nonces_accepted(self, tx: OpenTransaction) -> bool:
         """Whether nodes hold the bytes of all lower nonces, as far as the lane knows."""
         return min((*self._due, *self._refused, *self._rejected), default=tx.nonce) >= tx.nonce
 
@@ -174,7 +174,7 @@ class InFlightTransactions:
     # Refusals
 
     def refuse_price(self, tx: OpenTransaction) -> None:
-        """The node does not take these bytes at their price."""
+        """Stop publishing bytes whose fees nodes refuse, until fees fall or they are replaced."""
         if self._is_newest(tx):
             self._due.pop(tx.nonce, None)
             self._refused.add(tx.nonce)
@@ -198,7 +198,7 @@ class InFlightTransactions:
         return [self._by_nonce[nonce] for nonce in sorted(self._rejected)]
 
     def block(self, tx: OpenTransaction, reason: str) -> None:
-        """The nonce of rejected bytes cannot be freed, for this reason."""
+        """Record why the nonce of rejected bytes cannot be freed yet."""
         self._blocked[tx.nonce] = reason
 
     @property
@@ -217,7 +217,7 @@ class InFlightTransactions:
     # Attempts
 
     def add_replacement(self, tx: OpenTransaction, newest: Attempt) -> None:
-        """Another attempt of the transaction is stored, and due for publication."""
+        """Record a stored attempt as the newest one, due for publication."""
         current = self._by_nonce.get(tx.nonce, tx)
         cancellations = (newest.hash,) if newest.is_cancellation else ()
         self._put(
@@ -234,7 +234,7 @@ class InFlightTransactions:
         self._set_gauges()
 
     def add_cancellation(self, tx: OpenTransaction, after: Transaction, newest: Attempt) -> None:
-        """A self-transfer is stored beside the call, which may be mined all the same."""
+        """Record a stored self-transfer as the newest attempt; the call may still be mined."""
         current = self._by_nonce.get(tx.nonce, tx)
         self._put(replace(current, tx=after, call_wei=current.max_cost_wei))
         self.add_replacement(tx, newest)
@@ -247,7 +247,7 @@ class InFlightTransactions:
     # States
 
     def mark_published(self, tx: OpenTransaction) -> None:
-        """A node holds the bytes. `run` saves that later, and shows the hash."""
+        """Record that a node holds the bytes; `run` later saves this and announces the hash."""
         self._to_mark.append(tx)
         self._marks.notify()
         if self._is_newest(tx):
@@ -262,9 +262,9 @@ class InFlightTransactions:
             self._put(replace(current, tx=accepted))
 
     async def run(self) -> None:
-        """Save publications, outside the path of the next batch, until cancelled.
+        """Save publications in the background, until cancelled.
 
-        A crash before that costs a second publication of the same bytes. A mined transaction's
+        A crash before the save costs a second publication of the same bytes. A mined transaction's
         attempt is known from its receipt.
         """
         while True:
@@ -282,7 +282,7 @@ class InFlightTransactions:
     async def apply(self, observations: Sequence[tuple[OpenTransaction, Observation]]) -> None:
         """Advance transactions; save them, and the records that wait for them, in one commit.
 
-        A block that is no longer final by then settles nothing.
+        A transaction is not settled if its block is no longer final when this commits.
         """
         if not observations:
             return
@@ -312,7 +312,7 @@ class InFlightTransactions:
     def _advanced(
         self, observations: Iterable[tuple[OpenTransaction, Observation]]
     ) -> tuple[list[tuple[Transaction, OpenTransaction]], list[StateChange]]:
-        """The transactions that change: each before and after, and after with its effects."""
+        """The changed transactions as pairs (before, after), and as pairs (after, effects)."""
         moves: list[tuple[Transaction, OpenTransaction]] = []
         changes: list[StateChange] = []
         for tx, observation in observations:
@@ -325,7 +325,7 @@ class InFlightTransactions:
         return moves, changes
 
     def _log(self, changes: Sequence[StateChange]) -> None:
-        """One line for each state that transactions have come into."""
+        """Log one line for each new state, with all transactions that reached it."""
         for state in _LOGGED:
             ids = [tx.id for tx, _ in changes if tx.tx.state is state]
             if ids:
@@ -389,5 +389,5 @@ class InFlightTransactions:
 
 @cache
 def _age_histogram(kind: str, stage: State) -> Histogram:
-    """Looked up once: two observations of each transaction would else look up its labels."""
+    """Cached: every transaction makes two observations, and looking up labels is slow."""
     return telemetry.TRANSACTION_SECONDS.labels(kind, stage.value)

@@ -1,9 +1,9 @@
 """A lane: one wallet, held by one process at a time, that signs and publishes one kind of work.
 
-A term begins with the wallet's lease and a new epoch, which fences off the holder of the last term;
-that needs the database alone. As soon as a node answers, the lane checks that nothing else has used
-the wallet, publishes again what an earlier term left in flight, and then works until the lease or
-the database is lost. The next term may be in this process or in another one.
+A term begins with the wallet's lease and a new epoch, the fencing token that keeps the last holder
+from writing. No node is needed for that. As soon as a node answers, the lane checks that nothing
+else has used the wallet, publishes again what an earlier term left in flight, and then works until
+the lease or the database is lost. The next term may be in this process or in another one.
 """
 
 import asyncio
@@ -52,13 +52,13 @@ _STATUS_SECONDS = 10.0
 """Time between two writes of the lane's row. Below `lanes.SHOWN_FOR_SECONDS`, or other processes
 would take the lane for dead."""
 _ORDERS_SECONDS = 1.0
-"""The longest time in which a person's decision about the wallet comes into force."""
+"""The longest delay until a person's decision about the wallet takes effect."""
 _LONGEST_PAUSE_SECONDS = 2.0
-"""Between two terms of a new lane while no node answers."""
+"""The longest pause between two terms of a new lane while no node answers."""
 
 
 class WalletLane(ABC):
-    """The part that all kinds share; `MintLane` and `RelayLane` have the rest."""
+    """The part that all kinds of lanes share; each kind is a subclass."""
 
     kind: ClassVar[str]
     channel: ClassVar[str]
@@ -122,9 +122,9 @@ class WalletLane(ABC):
         return self.is_serving and is_open and has_fees
 
     async def _begin_term(self, first_nonce: int) -> tuple[Lane, int]:
-        """Count the epoch up; return the lane and its next nonce, for a new lane `first_nonce`.
+        """Increment the epoch; return the lane and its next nonce, `first_nonce` for a new lane.
 
-        Needs a node only for records that the work has never had. Raises NodeUnavailable.
+        Needs a node only to create records that this kind of work lacks. Raises NodeUnavailable.
         """
         async with transaction(self._pool) as connection:
             lane = await lanes.begin_term(
@@ -150,7 +150,7 @@ class WalletLane(ABC):
 
     @property
     def _record_publications_after(self) -> float:
-        """Seconds; callers of mints wait for the record."""
+        """The seconds before a publication is recorded; 0 for mints, whose callers wait for it."""
         return 0.0
 
     @abstractmethod
@@ -203,7 +203,7 @@ class WalletLane(ABC):
                 return
             if self._stopped is None:
                 await asyncio.sleep(pause)
-                # Terms that find no node take the lease in vain.
+                # A term without a node only takes the lease and frees it again.
                 longer = min(2 * pause, _LONGEST_PAUSE_SECONDS)
                 pause = longer if self._nodes.is_on else pauses.between_terms
             else:  # A person may change the wallet's rows.
@@ -237,7 +237,7 @@ class WalletLane(ABC):
             lane_gauges.LANES_HELD.set(self, 0)
 
     def _stand_by(self) -> None:
-        """Show nothing more of a wallet that another process serves; the next term looks anew."""
+        """Forget the last term: another process serves the wallet by now."""
         self.pause.set(None)
         self._stopped, self._fence = None, None
         lane_gauges.remove(self)
@@ -342,7 +342,7 @@ class WalletLane(ABC):
                 return
             async with session(self._pool) as connection:
                 await lanes.report_pause(connection, lane, NODE)
-            await handover.look()
+            await handover.check()
             await asyncio.sleep(self._policy.pauses.between_terms)
 
     async def _report_status(self, lane: Lane) -> None:

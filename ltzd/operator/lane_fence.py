@@ -1,10 +1,10 @@
 """Keeps a lane from signing while the database may not know all that its wallet has done.
 
 A promoted replica, or a restored backup, may lack signed transactions that are mined or pending.
-Then the lane signs nothing new until the nodes' nonces agree with the database for a while, and the
-index has read every block of that moment: its mints are marked on their rewards. Stored bytes are
-published and watched meanwhile. A lane whose wallet something else uses signs nothing at all until
-a person has looked into it (`ltzd lane adopt`).
+Then the lane signs nothing new until the nodes' nonces have agreed with the database for a while,
+and the index has read every block up to the head of that moment, so that lost mints are marked on
+their rewards. Stored bytes are published and watched meanwhile. If something else signs with the
+wallet's key, the lane signs nothing at all until a person has looked into it (`ltzd lane adopt`).
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class LaneFence:
             )
 
     async def run(self) -> None:
-        """Compare where that is due, then watch the wallet's nonce. Raises Stopped, LaneLost."""
+        """Compare with the chain if needed, then watch the nonce. Raises Stopped, LaneLost."""
         pauses = self._context.policy.pauses
         if self.obstacle == COMPARING:
             await self._compare()
@@ -90,7 +90,7 @@ class LaneFence:
             await self._watch()
 
     async def found_foreign_use(self, use: NonceUse, nonce: int) -> None:
-        """Close the lane: a transaction that the wallet's key has signed is not the lane's.
+        """Close the lane, because the wallet's key has signed a transaction that is not the lane's.
 
         Does nothing for a nonce that a person has accounted for. Raises LaneLost.
         """
@@ -111,7 +111,7 @@ class LaneFence:
     # Comparing
 
     async def _compare(self) -> None:
-        """Wait until nothing that the database lacks can still be mined unseen."""
+        """Wait until no transaction that the database lacks can still be mined unnoticed."""
         pauses, clock = self._context.policy.pauses, self._context.clock
         begun, heads = clock(), 0
         outage = Outage("lane.comparing_waits", "lane.comparing_continues", clock)
@@ -123,7 +123,7 @@ class LaneFence:
                 outage.over(kind=self._context.lane.kind)
                 is_settled = self._agrees(histories, record, clock() - begun)
                 if clock() - begun >= pauses.comparing and is_settled:
-                    # Every block of this moment may hold mints that the database lacks.
+                    # Each block up to this head may hold mints that the database lacks.
                     heads = heads or max(history.head for history in histories)
                     if await self._is_indexed(heads):
                         await self._check_references()
@@ -138,7 +138,8 @@ class LaneFence:
     ) -> bool:
         """Whether all nonces up to the lane's are accounted for.
 
-        Raises Stopped if the nodes show more than the database knows, to the end of the wait.
+        Raises Stopped if all nodes show more than the database knows, or if some do when the wait
+        ends, and are not outvoted.
         """
         ahead = wallet_history.ahead_of(histories, record.next_nonce)
         is_over = waited_seconds >= self._context.policy.pauses.comparing

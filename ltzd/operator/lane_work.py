@@ -34,7 +34,7 @@ class LaneWork(ABC):
     max_batch = 1
     """The most items that one `sign_next` takes."""
     sufficient_batch = 1
-    """The number of waiting items that are signed at once; fewer items may gather first."""
+    """The number of waiting items that are signed without delay; fewer may wait for more."""
 
     @property
     def waits_for_block(self) -> bool:
@@ -43,10 +43,10 @@ class LaneWork(ABC):
 
     @abstractmethod
     async def sign_next(self, at_least: int = 1) -> int:
-        """Sign and store waiting items; return how many, with those that may never be signed.
+        """Sign and store waiting items; return how many, items that may never be signed included.
 
         Returns 0 if fewer than `at_least` wait, or if the lane may not send now. Raises LaneLost,
-        DatabaseUnavailable, NodeUnavailable; nothing is spent then.
+        DatabaseUnavailable, NodeUnavailable; no nonce is used then.
         """
 
     def expected_items(self) -> int:
@@ -74,14 +74,14 @@ class LaneWork(ABC):
     def on_reverted(  # noqa: B027 - few kinds act on it, as on the next
         self, tx: OpenTransaction, inclusion: Inclusion
     ) -> None:
-        """This transaction of the lane was mined, and failed."""
+        """Called when a transaction was mined and has reverted, before that is saved."""
 
     def on_abandoned(self, tx: OpenTransaction) -> None:  # noqa: B027
-        """Nodes refuse this transaction's bytes for good: a self-transfer takes its nonce."""
+        """Called when nodes refuse a call for good, and a self-transfer takes its nonce."""
 
 
 class OutcomeSink:
-    """Does nothing: a subclass overrides what its records wait for."""
+    """Does nothing; a subclass overrides the methods whose outcomes its records wait for."""
 
     async def save(self, connection: Connection, changes: Sequence[StateChange]) -> None:
         """Update the waiting records, in the database transaction of the changes."""
@@ -90,7 +90,7 @@ class OutcomeSink:
         """Wake the waiters of this process, after the commit."""
 
     def on_published(self, transactions: Sequence[OpenTransaction]) -> None:
-        """A node holds these transactions, and their rows say so."""
+        """Called when a node holds these transactions and their rows record it."""
 
 
 class RewardOutcomeSink(OutcomeSink):
@@ -104,7 +104,7 @@ class RewardOutcomeSink(OutcomeSink):
         for tx, effects in changes:
             suspects = await _suspects(connection, tx, effects)
             if Effect.REQUEUE in effects:
-                # After a person's cancellation nothing speaks against the same batch.
+                # A batch that a person cancelled may be signed again as it is.
                 is_refused = tx.tx.state is State.CANCELLED and not (
                     await requests.is_cancelled_by_hand(connection, tx.id)
                 )
@@ -146,7 +146,7 @@ async def _suspects(
 class RelayOutcomeSink(OutcomeSink):
     """Ends relays. A relay that failed is not sent again: its simulation no longer holds.
 
-    Nothing hears of a publication: the waiters of a relay wait for its block.
+    Publications are not announced: the waiters of a relay wait for its block.
     """
 
     def __init__(self, wakeups: WakeupHub) -> None:

@@ -46,14 +46,14 @@ _WINDOW = 8
 _WIDEST_WINDOW = 256
 _REPEATED_AT_ONCE = 64
 _UNCONFIRMED_POLL_SECONDS = 0.2
-"""Between two rounds while a receipt waits for another node."""
+"""The pause between two rounds while a receipt waits for another node."""
 _IDLE_POLLS = 3
-"""A lane without work looks at the chain so many times less often. Its fees, with room for a base
-fee twice as high, are then a few seconds old when work comes."""
+"""A lane without work polls this many times less often. Its fees may then be a few seconds old when
+work comes, but they leave room for a base fee twice as high."""
 ROUNDS_FAIL = "rounds_fail"
 """A node answers, yet for seconds no round of a lane has succeeded at it."""
 _SERIES_ENDS = 2.0
-"""Two failures at a node that are so many standstills apart belong to different series."""
+"""Failures of a node that are this many `standstill` times apart belong to different series."""
 NONCE_BELOW_MINED = "nonce_below_mined"
 """A node shows a transaction as mined and its sender's nonce as if it were not."""
 
@@ -96,7 +96,7 @@ class ReceiptMonitor:
         self._node = context.node
         """The node that this round asks."""
         self._failing: dict[str, tuple[float, float]] = {}
-        """By node: when the first and the last round failed since one has succeeded at it."""
+        """By node: the times of the first and the last failed round since its last success."""
         self._last_shown: tuple[int, Inclusion] | None = None
         """The highest nonce that this round has seen mined, and its block."""
 
@@ -112,16 +112,16 @@ class ReceiptMonitor:
                 self._outage.over(kind=self._kind)
                 self._failing.pop(self._node.name, None)
             except NodeUnavailable as error:
-                self._turn_away(error)
+                self._report_failing_node(error)
                 self._funds.forget_fees()
                 self._guard.node_failed(error)
                 self._outage.failed(error.message, kind=self._kind)
 
-    def _turn_away(self, error: NodeUnavailable) -> None:
-        """Report a node that answers and by which no round succeeds, so that others are asked.
+    def _report_failing_node(self, error: NodeUnavailable) -> None:
+        """Report a node that answers, but at which no round succeeds, so that others are asked.
 
-        Malformed data of a single round may be a proxy's page of errors. A node that is silent or
-        behind is left alone by the pool itself, and with no node left none is at fault.
+        Malformed data of a single round may be a proxy's error page. The pool itself handles nodes
+        that are silent or behind, and errors that mean that no node is left blame no node.
         """
         if error.kind not in ("malformed", "other") or self._node.is_alone:
             return
@@ -129,7 +129,7 @@ class ReceiptMonitor:
         standstill = self._context.policy.pauses.standstill
         first, last = self._failing.get(name, (now, now))
         if now - last >= _SERIES_ENDS * standstill:
-            first = now  # Other nodes were asked for so long.
+            first = now  # Other nodes were asked meanwhile, so a new series begins.
         self._failing[name] = first, now
         if first == now:
             return
@@ -181,7 +181,7 @@ class ReceiptMonitor:
         is_held = self._in_flight.held_reason is not None
         is_urgent = bool(late) or is_held or self._guard.is_paused
         await self._refresh(view, is_urgent=is_urgent, is_late=bool(late))
-        # Nothing is outbid that signs with the same key.
+        # Something else that signs with the same key is not outbid.
         if not self._guard.is_wallet_shared and await self._resubmission.resubmit(
             oldest, view.head
         ):
@@ -191,7 +191,7 @@ class ReceiptMonitor:
     async def _refresh(self, view: ChainView, *, is_urgent: bool, is_late: bool) -> None:
         """Refresh fees, balance and the work's own limits once a block; fees also when urgent.
 
-        The cause of a pause may end without a block: a chain that mines on demand makes none then.
+        A lane may be unpaused without a new block, on a chain that mines on demand.
         `is_late`: a published transaction has waited long for its receipt.
         """
         is_new = self._head is None or view.head.hash != self._head.hash
@@ -252,10 +252,10 @@ class ReceiptMonitor:
     ) -> ChainView:
         if not mined:
             return view
-        # First, so that the mint limit and the balance no longer hold what leaves those in flight.
         self._last_shown = mined[-1][0].nonce, mined[-1][1]
         view = await view.reaching(max(inclusion.block_number for _, inclusion in mined))
         self._funds.note_mined(max(tx.nonce for tx, _ in mined) + 1)
+        # Before `apply`: once these are not in flight, balance and mint limit must include them.
         balance = await self._funds.read_balance(view)
         await self._work.refresh(view)
         self._funds.set_balance(balance)
@@ -293,7 +293,7 @@ class ReceiptMonitor:
     async def _displace_if_taken(
         self, view: ChainView, cursor: Cursor, oldest: OpenTransaction, used: int
     ) -> None:
-        """Displace the oldest transaction once another one has proven to have its nonce."""
+        """Displace the oldest transaction once a foreign one has proven to have its nonce."""
         if used > oldest.nonce:
             (receipt,) = await self._receipts.read(view, [oldest], cursor.final_number)
             if receipt is not Absence.MISSING:
@@ -320,7 +320,7 @@ class ReceiptMonitor:
             return await chains.cursor(connection, self._context.lane.chain_id)
 
     def _late(self, oldest: Sequence[OpenTransaction]) -> list[OpenTransaction]:
-        """The transactions without receipt for `repeat_seconds`, each once in that time."""
+        """The transactions to publish again: each once per `repeat_seconds` without a receipt."""
         now = self._context.clock()
         late = [
             tx

@@ -31,7 +31,7 @@ _BLOCKS_AT_ONCE = 8
 """Blocks with all their transactions in one request."""
 _BLOCKS_A_ROUND = 16
 _BLOCKS_AT_MOST = 20_000
-"""A search through so many blocks is given up: a person must look into it."""
+"""The search is given up after this many blocks, and a person must look into it."""
 _PROBES_A_ROUND = 24
 _OPINIONS = 2
 
@@ -137,7 +137,7 @@ class NonceUses:
             node.report_contradiction(RECEIPT_MISSING)
 
     def _note_hidden(self, node: Node, nonce: int) -> None:
-        """No block has the use: a reorg has moved it, an earlier node has lied, or this one lies.
+        """No block uses the nonce: a reorg moved its use, an earlier node lied, or this node lies.
 
         The next search depends on no earlier node.
         """

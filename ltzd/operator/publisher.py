@@ -33,7 +33,7 @@ _MANY_EXPECTED = 4
 _AT_ONCE = 64
 """Publications in one request to the node."""
 _WHILE_SIGNING_SECONDS = 0.05
-"""While a signing takes longer, bytes that have become due are published after so long."""
+"""During a slow signing, due bytes are published each time that this has passed."""
 
 
 class Publisher:
@@ -89,7 +89,7 @@ class Publisher:
         if signed == 0:
             await self._work_due.wait(lingers if lingers > 0 else POLL_SECONDS)
         else:
-            # The items that a full batch has left behind have gathered already.
+            # The items behind a full batch have waited already: they are signed without delay.
             is_full = signed == self._work.max_batch
             self._signed_at = -math.inf if is_full else self._context.clock()
 
@@ -182,11 +182,11 @@ class Publisher:
         return True
 
     def _is_given_up(self, tx: OpenTransaction, publication: PublishOutcome) -> bool:
-        """Whether nodes have refused the bytes for so long, without an explanation, that no other
-        transaction waits for them any more.
+        """Whether nodes have refused the bytes without an explanation for so long that it counts as
+        a refusal for good.
 
-        One transaction at a time: if its self-transfer is refused as well, the cause is not in the
-        bytes, and the others keep theirs.
+        Gives up one transaction at a time, the lowest nonce first: if its self-transfer is refused
+        as well, the cause is not in the bytes, and the other transactions keep theirs.
         """
         if publication is not PublishOutcome.REFUSED_UNEXPLAINED:
             self._unexplained_since.pop(tx.nonce, None)
@@ -195,7 +195,7 @@ class Publisher:
         since = self._unexplained_since.setdefault(tx.nonce, now)
         if now - since < self._context.policy.pauses.unexplained_refusal:
             return False
-        if not self._in_flight.is_first_not_taken(tx):
+        if not self._in_flight.are_lower_nonces_accepted(tx):
             return False
         self._unexplained_since.clear()
         return True

@@ -89,7 +89,7 @@ class ReceiptReader:
     async def _canonical(self, view: ChainView, shown: Sequence[Receipt]) -> list[Receipt]:
         """The receipts whose block is the node's own at that height.
 
-        The second time that a receipt is not, no reorg between two answers explains it.
+        A node is reported if a receipt fails twice: a reorg explains only the first time.
         """
         canonical = {view.head.number: view.head.hash}
         heights = sorted({receipt.block_number for receipt in shown} - canonical.keys())
@@ -179,7 +179,7 @@ class ReceiptReader:
     ) -> tuple[list[Receipt | None], list[Header | None], int]:
         """The node's own receipts, its headers at their heights, and the wallet's used nonces.
 
-        The last are read only where a receipt is missing.
+        The used nonces are read only if a receipt is missing.
         """
         theirs = await node.receipts([receipt.transaction_hash for receipt in receipts])
         headers = await node.headers([receipt.block_number for receipt in receipts])
@@ -229,10 +229,10 @@ def _is_undone(tx: OpenTransaction, undone_above: int | None) -> bool:
 
 
 def _comparison(own: Receipt, theirs: Receipt) -> ReceiptOpinion:
-    """A node's opinion of another node's receipt, by its own one, the cost included.
+    """A node's opinion of another node's receipt: its own receipt, costs included, is compared.
 
-    A price or an L1 fee that a single node of the two tells is no difference: old clients tell
-    none.
+    A gas price or L1 fee that only one of the two nodes reports is no difference: old clients
+    report none.
     """
     if (own.block_hash, own.succeeded) != (theirs.block_hash, theirs.succeeded):
         return ReceiptOpinion.REFUTES

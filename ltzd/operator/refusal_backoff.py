@@ -22,14 +22,14 @@ class RefusalBackoff:
         self._until = float("-inf")
 
     def refused(self) -> None:
-        """A node refused a call's bytes for good."""
+        """Record that nodes refused a call's bytes for good."""
         self._in_a_row += 1
         if self._in_a_row > _FREE_REFUSALS:
             pause = _FIRST_PAUSE_SECONDS * 2 ** min(self._in_a_row - _FREE_REFUSALS - 1, 16)
             self._until = self._clock() + min(pause, _LONGEST_PAUSE_SECONDS)
 
     def accepted(self) -> None:
-        """A node took a call's bytes."""
+        """Record that a node accepted a call's bytes."""
         self._in_a_row, self._until = 0, float("-inf")
 
     @property

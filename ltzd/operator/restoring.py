@@ -50,7 +50,7 @@ class WalletComparison:
 
     @property
     def behind_gap(self) -> list[int]:
-        """Nonces in pools behind a missing nonce, which neither a node nor the database has."""
+        """Pooled nonces behind a gap: a lower nonce that neither a node nor the database has."""
         return wallet_history.behind_gap(self.histories, self.nonce)
 
     @property
@@ -116,9 +116,9 @@ class Comparison:
 
     `next_seq` is the counter of references, None before the first mint lane.
 
-    `free_seq` is the first word of references above all that LTZ has used. `head` is the highest
-    head of the nodes, `cursor` the newest block in the index. `waiting` counts queued rewards
-    without a reference.
+    `free_seq` is the first seq of the word above all references that LTZ has used. `head` is
+    the highest head of the nodes, `cursor` the newest block in the index. `waiting` counts queued
+    rewards without a reference.
     """
 
     chain: ChainIdentity
@@ -220,7 +220,7 @@ async def _view_reaching(nodes: NamedNodes, block_number: int) -> ChainView:
 
 
 def _refuse_behind(heads: Sequence[int], block_number: int) -> None:
-    """Raises NodeUnavailable if all of these heads, of which there is one, are below the block."""
+    """Raises NodeUnavailable if all `heads` are below the block. `heads` must not be empty."""
     if heads and max(heads) < block_number:
         raise NodeUnavailable(
             f"The nodes are behind: the index has read block {block_number}, and the highest head "
@@ -299,10 +299,10 @@ async def _resume(connection: Connection, chain: ChainIdentity, lane: WalletComp
 # Adopting one wallet
 
 
-async def look_at(
+async def compare_wallet(
     connection: Connection, nodes: NamedNodes, wallet: Address, silent: Sequence[str] = ()
 ) -> tuple[ChainIdentity, WalletComparison]:
-    """One wallet in the database and at the nodes. Raises as `compare`."""
+    """Read one wallet from the database and the nodes; changes nothing. Raises as `compare`."""
     chain = await followed_chain(connection)
     cursor = await chains.cursor(connection, chain.chain_id)
     view = await _view_reaching(nodes, cursor.number)
@@ -319,7 +319,8 @@ async def adopt(
     """Let a lane of the wallet continue behind everything that the wallet has signed.
 
     Returns the seq to which the counter of references was raised, or None. Raises Refused,
-    NodeUnavailable, and LaneLost if the lane has signed since `look_at`; nothing changes then.
+    NodeUnavailable, and LaneLost if the lane has signed since `compare_wallet`; then nothing
+    changes.
     """
     if lane.obstacle is not None:
         raise Refused(f"{lane.obstacle} Nothing changed.")

@@ -28,8 +28,8 @@ _BLOCKS_IN_FLIGHT = 2
 _ALWAYS_IN_FLIGHT = 2
 """The number of transactions that may be in flight whatever gas they use."""
 _SILENCE = frozenset(("refused_connection", "timeout", "http_status", "none_usable"))
-"""Kinds of faults that mean that no node answers. With any other kind a node has answered, though
-nothing of use, or ltzd has too many requests under way to ask one."""
+"""Kinds of faults that mean that no node answers. Any other kind means that a node gave a useless
+answer, or that ltzd has too many requests under way to ask a node."""
 
 
 class SendGuard:
@@ -64,7 +64,8 @@ class SendGuard:
     def fees(self, *, finishes: bool = False) -> Fees | None:
         """The fees to sign with. Returns None, and sets the reason, if nothing may be signed.
 
-        With `finishes` a draining wallet may sign: the caller signs only work of this wallet alone.
+        `finishes`: the caller signs only work that no other wallet can do, so a draining wallet may
+        sign, too.
         """
         order = None if finishes and self.is_draining else self._orders.obstacle
         obstacle = (
@@ -122,7 +123,7 @@ class SendGuard:
         limit = 1 if self._backoff.is_probing else self._context.policy.max_in_flight
         return max(0, limit - self._in_flight.count())
 
-    def is_soon_mined(self, gas: int, lanes: int = 1) -> bool:
+    def fits_next_blocks(self, gas: int, lanes: int = 1) -> bool:
         """Whether `gas` more, with all in flight, fits into this lane's share of two blocks.
 
         Transactions are mined in the order of their nonces, so a new one waits for everything in
@@ -154,7 +155,8 @@ class SendGuard:
     def published(self, obstacle: str | None) -> None:
         """Record the obstacle of a publication, or None if it succeeded.
 
-        The lane signs nothing new while there is an obstacle. A short one is not reported.
+        The lane signs nothing new while there is an obstacle, which is reported once it has lasted
+        for `standstill`.
         """
         now = self._context.clock()
         if obstacle is None:
@@ -171,7 +173,7 @@ class SendGuard:
             self.pause(obstacle)
 
     def receipts_disputed(self, seconds: float) -> None:
-        """`seconds` is for how long nodes have disagreed about a receipt of the lane."""
+        """Record for how many seconds nodes have disagreed about a receipt of the lane."""
         self._disputed_seconds = seconds
 
     def _report_disputes(self) -> None:
@@ -179,7 +181,7 @@ class SendGuard:
             self.pause(RECEIPTS)
 
     def node_failed(self, error: NodeUnavailable) -> None:
-        """Without a node nothing is signed, whether or not work waits."""
+        """Pause the lane, whether or not work waits: without a node nothing is signed."""
         self.pause(NODE)
         if error.kind not in _SILENCE:
             self._silent_since = None

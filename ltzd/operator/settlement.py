@@ -32,9 +32,9 @@ from ltzd.store.operator.transactions import MinedTransaction, OpenTransaction
 log = structlog.get_logger()
 
 _CHECKED_AT_ONCE = 256
-_LOOKS_AT_ONCE = 4
-"""The full looks at mined transactions in a round: more may become final than one look settles."""
-_OFFERED_AT_ONCE = 64
+_MOST_BATCHES = 4
+"""The most batches settled in a round: more transactions may become final than a batch holds."""
+_REPUBLISHED_AT_ONCE = 64
 
 
 class Settlement:
@@ -57,7 +57,7 @@ class Settlement:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is in flight, and the last look found no mined transaction.
+        """Whether nothing is in flight, and the last check found no mined transaction.
 
         Until a transaction is final, a reorg may undo its block.
         """
@@ -69,17 +69,17 @@ class Settlement:
         Raises Stopped, NodeUnavailable.
         """
         are_due = False
-        for _ in range(_LOOKS_AT_ONCE):
-            mined, has_lost = await self._look(view, cursor)
+        for _ in range(_MOST_BATCHES):
+            mined, has_lost = await self._settle_batch(view, cursor)
             are_due |= has_lost
             if len(mined) < _CHECKED_AT_ONCE or not any(each.is_indexed for each in mined):
                 break
         return are_due
 
-    async def _look(
+    async def _settle_batch(
         self, view: ChainView, cursor: Cursor
     ) -> tuple[Sequence[MinedTransaction], bool]:
-        """Return the transactions looked at, and whether bytes of some are due again."""
+        """Return the batch, and whether a reorg has made bytes of it due again."""
         async with session(self._context.pool) as connection:
             mined = await transactions.mined_to_settle(
                 connection, self._context.lane, _CHECKED_AT_ONCE
@@ -112,11 +112,11 @@ class Settlement:
         self._last_cursor = cursor.number
         self._note_held(view, held)
         decided = {tx.id for tx in (*lost, *held)}
-        await self._offer_again([tx for tx in missing if tx.id not in decided])
+        await self._republish([tx for tx in missing if tx.id not in decided])
         return mined, bool(lost)
 
     async def _has_mined(self, connection: Connection, due: Sequence[MinedTransaction]) -> bool:
-        """Asks the database only where the lane may be idle."""
+        """Whether mined transactions may be left; asks the database only if the lane seems idle."""
         if due or self._in_flight.count():
             return True
         return await transactions.has_mined(connection, self._context.lane)
@@ -124,7 +124,7 @@ class Settlement:
     async def _compare(
         self, mined: MinedTransaction, receipt: Receipt, skipped: Mapping[int, int]
     ) -> Observation | None:
-        """A mined transaction whose block is not indexed: orphaned, or the indexer is behind."""
+        """Decide by its receipt about a mined transaction whose block the indexer does not have."""
         tx = mined.transaction
         inclusion = inclusion_of(receipt, tx, await self._funds.read_l1_costs())
         if inclusion != tx.tx.inclusion:
@@ -140,10 +140,10 @@ class Settlement:
             self._held_since = {}
             view.node.report_contradiction(RECEIPT_MISSING)
 
-    async def _offer_again(self, undecided: Sequence[OpenTransaction]) -> None:
+    async def _republish(self, undecided: Sequence[OpenTransaction]) -> None:
         """Publish the bytes of mined transactions whose block no node shows.
 
-        That does no harm if the block comes back, and no chain stands still for want of them.
+        Harmless if the block comes back; a chain that mines on demand would stand still without.
         """
         now, seconds = self._context.clock(), self._context.policy.repeat_seconds
         since = {tx.id: self._behind_since.get(tx.id, now) for tx in undecided}
@@ -151,7 +151,7 @@ class Settlement:
         self._behind_since = since | {tx.id: now for tx in late}
         if late:
             with suppress(NodeUnavailable):
-                await self._context.node.publish_all([tx.raw for tx in late[:_OFFERED_AT_ONCE]])
+                await self._context.node.publish_all([tx.raw for tx in late[:_REPUBLISHED_AT_ONCE]])
 
 
 def _finalized(mined: MinedTransaction, skipped: Mapping[int, int]) -> Observation:
@@ -180,10 +180,10 @@ def inclusion_of(receipt: Receipt, tx: OpenTransaction, l1_costs: L1Costs) -> In
 
 
 def _gas_cost(receipt: Receipt, tx: OpenTransaction, l1_costs: L1Costs) -> GasCost:
-    """The cost that the receipt tells, and at most what was reserved for the transaction.
+    """The cost by the receipt, but at most what was reserved for the transaction.
 
-    So a node that lies uses up no gas budget. The newest attempt pays the highest price, which also
-    counts where the receipt tells none.
+    So a lying node cannot use up a gas budget. The newest attempt pays the highest price, which
+    counts if the receipt has none.
     """
     gas_used = min(receipt.gas_used, max(tx.gas_limit, TRANSACTION_GAS))
     price = tx.fees.max_fee_per_gas

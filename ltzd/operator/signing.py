@@ -42,7 +42,10 @@ class TransactionCall(msgspec.Struct, frozen=True):
 
 
 class TransactionSigner:
-    """`reserved_wei` is the most that everything else in flight or being signed can cost."""
+    """Signs for the lane's wallet, within its balance and the limits of nodes and blocks.
+
+    `reserved_wei` is the most that everything else in flight or being signed can cost.
+    """
 
     def __init__(
         self,
@@ -58,12 +61,12 @@ class TransactionSigner:
         self._under_way: set[asyncio.Task[Attempt]] = set()
 
     @property
-    def is_away(self) -> bool:
+    def is_backing_off(self) -> bool:
         """Whether the signer has failed, and it is too early to ask again."""
         return self._health.is_waiting
 
     def spawn(self, signing: Coroutine[None, None, Attempt]) -> asyncio.Task[Attempt]:
-        """Run a signature beside the caller, until `close` at the latest."""
+        """Run a signing in the background, until `close` at the latest."""
         task = asyncio.create_task(signing)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)

@@ -25,13 +25,14 @@ async def used_nonces(
 ) -> int:
     """The number of nonces that the wallet has used on chain, by the node that has seen the fewest.
 
-    `stored` is the next nonce of the database, None for a wallet that it does not know. Raises
-    Stopped for an unknown wallet that has signed anything by most nodes, unless the lane `adopts`
-    it, and if every node has seen more nonces than `stored` used or pending. If only one of several
-    nodes claims that, it may lie, and stops nothing: if it is right, the nonce's transaction is
-    found later. So the first node that has seen no more than `stored` decides without the others.
-    Raises NodeUnavailable if no node answers, or if the nodes disagree about an unknown wallet's
-    nonce.
+    `stored` is the database's next nonce, or None for a wallet that the database does not know.
+
+    Raises Stopped if every node has seen more nonces used or pending than `stored`. A single node
+    of several that claims so may lie, and stops nothing: if the claim is true, the foreign
+    transaction is found later. So the first node that has seen at most `stored` decides alone.
+    Raises Stopped for an unknown wallet, too, if most nodes show that it has signed anything,
+    unless the lane `adopts` it. Raises NodeUnavailable if no node answers, or if the nodes disagree
+    about an unknown wallet's nonce.
     """
     if stored is None:
         return await _first_nonce(node, wallet, kind, adopts=adopts)

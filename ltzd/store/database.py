@@ -6,7 +6,7 @@ state, so the pool's reset (a round trip) is off. Leases and LISTEN have connect
 (`role_pools.py`).
 
 Both ends of every TCP connection notice within `_TCP_SECONDS` that the other end's machine is gone.
-A connection whose packets are acknowledged but not answered is the caller's to notice.
+If a server acknowledges packets but answers no statement, the caller must notice.
 """
 
 import asyncio
@@ -246,7 +246,7 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
         return size
 
     async def take(self) -> Connection:
-        """A connection, for `give_back`.
+        """Take a connection; the caller returns it with `give_back`.
 
         Raises NoConnection if none is free in time, or if the server refuses a new one.
         """

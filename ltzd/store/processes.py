@@ -26,7 +26,7 @@ _SENTENCE_CHARACTERS = 1_000
 async def report(
     connection: Connection, process: ProcessIdentity, facts: ProcessReport
 ) -> datetime:
-    """Write the process's row, also if another process has deleted it; returns the time of it."""
+    """Write the process's row, also if another process has deleted it; returns its `seen_at`."""
     async with connection.transaction():
         await connection.execute("SET LOCAL synchronous_commit = off")
         seen_at: datetime = await connection.fetchval(

@@ -309,7 +309,7 @@ class _WithOther(Node):
         _, head = await super().newest()
         return self, head
 
-    def others(self, at_least: int = 0) -> list[Node]:
+    def others(self, min_height: int = 0) -> list[Node]:
         return [self._other]
 
 

@@ -9,7 +9,7 @@ import pytest
 from ltzd.errors import Broken, LaneLost
 from ltzd.indexer.contracts import IndexedContract, indexed_contracts
 from ltzd.indexer.follower import Follower
-from ltzd.indexer.looks import look_at
+from ltzd.indexer.head_poll import poll_head
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.constraints import results as constraint_results
 from ltzd.store.constraints.results import ConstraintSubject, ResultKey
@@ -210,12 +210,12 @@ async def test_a_repeated_commit_of_a_block_is_refused_and_changes_nothing(
     async with session(following.pool) as connection:
         before = await chains.cursor(connection, CHAIN_ID)
     live(node)
-    look = await look_at(node.node, before, CONTRACTS, 0)
-    await following.follower._advance(node.node, before, look)
+    poll = await poll_head(node.node, before, CONTRACTS, 0)
+    await following.follower._advance(node.node, before, poll)
     seen = await following.tables(*DERIVED, *FACTS)
 
     with pytest.raises(LaneLost):
-        await following.follower._advance(node.node, before, look)
+        await following.follower._advance(node.node, before, poll)
 
     assert await following.tables(*DERIVED, *FACTS) == seen
 

@@ -7,7 +7,7 @@ _HAS_ROLE = abi_words.selector("hasRole(bytes32,address)")
 
 
 def has_role_call(role: str, account: Address) -> bytes:
-    """Asks whether the account has the role; `role` is a name such as `MINTER`."""
+    """The call that asks whether the account has `role`, a name such as `MINTER`."""
     return _HAS_ROLE + contract_abi.role_id(role) + abi_words.encode_address(account)
 
 

@@ -52,7 +52,7 @@ INDEXED_TOPICS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CollectionOnSale:
-    """Limits of 0 are none; `minted` counts all tokens so far."""
+    """A limit of 0 means no limit; `minted` counts all tokens so far."""
 
     brand: Address
     payout: Address

@@ -230,8 +230,8 @@ class DeploymentExecutor:
     async def _ask_at_head(self, calls: Sequence[RpcCall]) -> list[Any]:
         """The answers to calls that name a head as their block.
 
-        They are asked again while a node does not hold it: of nodes behind one URL, one may name a
-        head that another has not reached. Raises NodeUnavailable if that lasts.
+        The calls are repeated while the node does not hold that head: of several nodes behind one
+        URL, one may name a head that another has not reached. Raises NodeUnavailable if that lasts.
         """
         for _ in range(_MAX_READS):
             answers = await self._rpc.batch(calls)

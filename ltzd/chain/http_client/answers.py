@@ -116,7 +116,7 @@ class _Message:
     """An answer as httptools tells of it, which calls the methods `on_…`."""
 
     parser: httptools.HttpResponseParser
-    """Is there while the parser parses."""
+    """Set only while the parser parses (see `AnswerReader`)."""
 
     def __init__(self) -> None:
         self.status = 0

@@ -1,7 +1,7 @@
 """HTTP/1.1 to one node, over connections that stay open.
 
-A lone relay makes two requests after a pause, in which no code of theirs is in the processor's
-caches any more: the 0.9 ms that aiohttp takes for each of them is much of a relay's way
+A lone relay makes two requests after a pause, when their code has left the processor's caches.
+aiohttp takes 0.9 ms for each of them then, a large part of a relay's latency
 (docs/benchmarks.md, `relays`). aiohttp is the oracle of the tests.
 """
 

@@ -36,8 +36,8 @@ def may_hold_any(bloom: bytes, contract: bytes, topics: Iterable[bytes]) -> bool
 def is_saturated(bloom: bytes) -> bool:
     """Whether more than half of the bits are set, so that values match by chance.
 
-    A block of a hundred transfers sets so many: an eighth of all contracts then seem to have logged
-    one of eight topics, and nearly all in a block of four hundred.
+    A block of a hundred transfers sets this many: an eighth of all contracts then seem to have
+    logged one of eight topics, and nearly all in a block of four hundred.
     """
     return int.from_bytes(bloom, "big").bit_count() > _BITS // 2
 

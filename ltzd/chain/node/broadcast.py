@@ -25,14 +25,14 @@ _UNCONFIRMED = {
     PublishOutcome.REFUSED_FOR_GOOD: PublishOutcome.UNKNOWN,
     PublishOutcome.REFUSED_UNEXPLAINED: PublishOutcome.REFUSED,
 }
-"""The outcomes by which bytes are given up, and what each is while a usable node is not heard."""
+"""The outcomes that give bytes up, and the outcome of each while a usable node is silent."""
 
 
 class Broadcast:
     """Use it as an async context manager: it owns the requests that outlast a publication.
 
-    Bytes go to the best `at_once` nodes first. `kept` is how many requests go on at most; the
-    oldest is cancelled for another one.
+    Bytes go to the best `at_once` nodes first. At most `kept` requests go on after their
+    publication; the oldest ones are cancelled.
     """
 
     def __init__(self, node: Node, kept: int = 16, at_once: int = 2) -> None:
@@ -74,8 +74,8 @@ class Broadcast:
     async def _answers(self, publishers: Sequence[Node], raws: Sequence[bytes]) -> list[_Answer]:
         """The nodes' answers, or only the answer of the first node that accepts all bytes.
 
-        Bytes of used nonces are offered after each restart: a silent node must not hold up the
-        others' then. A receipt decides about them.
+        After a restart the batch may hold bytes of used nonces, which a receipt decides about: a
+        silent node must not hold up the other bytes because of them.
         """
         waiting = {asyncio.create_task(_send(node, raws)) for node in publishers}
         answers: list[_Answer] = []
@@ -119,7 +119,7 @@ async def _send(node: Node, raws: Sequence[bytes]) -> _Answer:
 
 
 def _unconfirmed(outcome: PublishOutcome, text: str) -> Publication:
-    """The outcome at one node while another one is away for a moment, and may hold the bytes."""
+    """The outcome at one node while another node is silent, and may hold the bytes."""
     return _UNCONFIRMED.get(outcome, outcome), text
 
 

@@ -62,8 +62,8 @@ class RpcClient(Protocol):
         answers is the pinned one. Raises NodeUnavailable.
         """
 
-    def others(self, at_least: int) -> Sequence["RpcClient"]:
-        """Clients of the other usable nodes whose head is `at_least` this high, the best first."""
+    def others(self, min_height: int) -> Sequence["RpcClient"]:
+        """Clients of the other usable nodes whose head is at least `min_height`, the best first."""
 
     @property
     def is_alone(self) -> bool:
@@ -84,7 +84,7 @@ class RpcClient(Protocol):
         """The sizes that the node accepts; a pool returns the sizes of its best node now."""
 
     def report_contradiction(self, kind: str) -> None:
-        """Tells that this node contradicts itself or others; a pool then prefers its other nodes.
+        """Reports that this node contradicts itself or others; a pool then prefers other nodes.
 
         `kind` is one of a closed set: it labels a metric.
         """
@@ -97,7 +97,7 @@ class RpcClient(Protocol):
         """
 
     def report_silence(self) -> None:
-        """Tells that this node was asked and did not answer in time; a pool leaves it alone."""
+        """Reports that this node did not answer in time; a pool leaves it alone for a while."""
 
 
 class NodeClient:
@@ -152,7 +152,7 @@ class NodeClient:
     async def newest(self, read: Callable[[RpcClient], Awaitable[Head]]) -> tuple[RpcClient, Head]:
         return self, await read(self)
 
-    def others(self, at_least: int) -> Sequence[RpcClient]:
+    def others(self, min_height: int) -> Sequence[RpcClient]:
         return ()
 
     @property

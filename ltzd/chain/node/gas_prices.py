@@ -30,5 +30,5 @@ async def prevailing_gas_price(
 
 
 def _highest_payable(policy: FeePolicy) -> Callable[[GasPrice], tuple[bool, bool, int]]:
-    """Ranks prices with a base fee first: of a base fee that is too high nothing is paid."""
+    """Ranks prices within the cap first, then those with a base fee, whose excess is not paid."""
     return lambda price: (fees_for(price, policy) is not None, not price.is_legacy, price.least)

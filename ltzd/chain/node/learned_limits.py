@@ -98,8 +98,8 @@ class NodeLimits:
 
     # Rate
 
-    async def turn(self, calls: int, deadline: float, queue: asyncio.Lock) -> None:
-        """Waits until the node's rate allows so many calls, and counts them as sent.
+    async def wait_for_rate(self, calls: int, deadline: float, queue: asyncio.Lock) -> None:
+        """Waits until the node's rate allows this many calls, and counts them as sent.
 
         `queue` is the client's own. Clients of one node take turns, so that many requests of one
         client delay those of another by one request each. Raises NodeUnavailable if the turn comes

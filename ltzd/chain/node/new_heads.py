@@ -44,7 +44,7 @@ class HeadSocketPolicy:
     first_pause_seconds: float = 0.2
     longest_pause_seconds: float = 30.0
     unsupported_pause_seconds: float = 300.0
-    """Before a node is asked again that does not know the subscription."""
+    """The pause before a node that does not know the subscription is asked again."""
     least_silence_seconds: float = 1.0
     """No socket counts as silent sooner, however fast the chain is."""
     unknown_silence_seconds: float = 5.0
@@ -119,7 +119,7 @@ class NewHeads:
         return announced
 
     def observe(self, head: Header) -> None:
-        """Tells of a head that was read from a node: sockets that omit it count as silent."""
+        """Records a head that was read from a node: a socket that omits it counts as silent."""
         number = head.number
         if number < self._highest - _LARGEST_JUMP:
             self._highest = 0  # The first announcement was absurd, or the chain is another one.
@@ -199,7 +199,7 @@ class _HeadSocket:
             self._pause = min(self._pause * 2, self._policy.longest_pause_seconds)
 
     def expect(self, number: int, limit: float | None) -> None:
-        """Tells of the highest known head; the socket must announce it, or be silent too long."""
+        """Sets the highest known head: the socket must announce it, or counts as silent."""
         self._limit = limit
         if self._deadline is None or self._deadline.expired() or number <= self._newest:
             return

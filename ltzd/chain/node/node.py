@@ -32,8 +32,8 @@ _MARKET: Sequence[RpcCall] = (
 _HEADERS_AT_ONCE = 200
 _RECEIPTS_AT_ONCE = 200
 _LARGE_BLOCK = 256
-"""From so many transactions on, anvil is not asked for all receipts of a block at once: for each it
-reads the whole block, and until it has them all it may answer nothing else."""
+"""The number of transactions from which anvil is asked for a block's receipts in parts: anvil reads
+the whole block for each receipt, and may answer nothing else until it has them all."""
 _RECEIPTS_OF_ANVIL_AT_ONCE = 32
 
 
@@ -55,12 +55,12 @@ class Node:
         rpc, head = await self._rpc.newest(_newest_block)
         return Node(rpc), head
 
-    def others(self, at_least: int = 0) -> list["Node"]:
-        """The other usable nodes that have reached a height, the best first: second opinions.
+    def others(self, min_height: int = 0) -> list["Node"]:
+        """The other usable nodes whose head is at least `min_height`, the best first.
 
-        Call it on a pinned node. Empty if there is no other node.
+        They give second opinions. Call it on a pinned node. Empty if there is no other node.
         """
-        return [Node(rpc) for rpc in self._rpc.others(at_least)]
+        return [Node(rpc) for rpc in self._rpc.others(min_height)]
 
     def publishers(self) -> list["Node"]:
         """The nodes that a transaction may be published to, the best first; at least one.
@@ -88,7 +88,7 @@ class Node:
         return self._rpc.is_alone
 
     def report_contradiction(self, kind: str) -> None:
-        """Tells that this node contradicts itself or others; `kind` labels a metric."""
+        """Reports that this node contradicts itself or others; `kind` labels a metric."""
         self._rpc.report_contradiction(kind)
 
     def report_dispute(self, kind: str) -> None:
@@ -96,7 +96,7 @@ class Node:
         self._rpc.report_dispute(kind)
 
     def report_silence(self) -> None:
-        """Tells that this node was asked and did not answer in time."""
+        """Reports that this node did not answer in time."""
         self._rpc.report_silence()
 
     async def chain_id(self) -> int:
@@ -378,7 +378,7 @@ class Node:
         )
 
     async def pending_nonce(self, wallet: Address) -> int | None:
-        """The nonce after the wallet's transactions in the node's pool; None if it tells none.
+        """The nonce after the wallet's transactions in the node's pool, or None for an error.
 
         Some nodes answer with the nonce after their newest block. Raises NodeUnavailable if the
         node does not answer at all.

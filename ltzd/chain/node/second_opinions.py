@@ -32,7 +32,7 @@ _OPINION_SECONDS = 2.0
 class Question(Generic[Answer]):
     """`ask` reads another node's answer: None if this node cannot tell; may raise NodeUnavailable.
 
-    `leniency` orders the answers. `contradict` tells whether no honest nodes give two answers: a
+    `leniency` orders the answers. `contradict` tells whether two answers cannot both be honest: a
     node that is a block behind is no liar. `kind` labels a metric.
     """
 
@@ -121,10 +121,10 @@ def _contradict(first: tuple[object, Hash32], second: tuple[object, Hash32]) -> 
 
 
 async def is_passed_by_others(node: Node, passes: Callable[[ChainView], Awaitable[bool]]) -> bool:
-    """Whether a call that this pinned node has refused passes at two other nodes, or there by now.
+    """Whether a call that this pinned node refused passes there by now, or at two other nodes.
 
-    The others look at blocks as new as this node's newest. Of two nodes the refusal stands, since a
-    call that passes by a lie would be paid for. Raises NodeUnavailable.
+    The other nodes' blocks are as new as this node's newest. With one other node the refusal
+    stands, since a call that passes by a lie would be paid for. Raises NodeUnavailable.
     """
     if node.is_alone:
         return False

@@ -334,7 +334,7 @@ class CallSender:
     ) -> Any:
         until = min(deadline, self._limits.clock() + self._policy.patience_seconds)
         async with self._slot(until):
-            await self._limits.turn(len(calls), until, self._queue)
+            await self._limits.wait_for_rate(len(calls), until, self._queue)
             begun = self._limits.clock()
             try:
                 most, span = self._most_bytes(calls)

@@ -91,7 +91,7 @@ class _SocketTransport:
         self._ws_policy = ws_policy
         self._socket: NodeSocket | None = None
         self._is_decided = asyncio.Event()
-        """Is set while the socket is open, or the last attempt to open it has failed."""
+        """Set while the socket is open, or after the last attempt to open it has failed."""
         self._fault = "its socket is not open"
         self._logged_fault = ""
         """The fault that is in the log, until a socket opens: a node may be away for weeks."""

@@ -28,8 +28,8 @@ class Ranking(Protocol):
     def ranked(self, role: str) -> list[Member]:
         """The nodes that may be asked, the best first. Raises NodeUnavailable if there is none."""
 
-    def seconds(self, member: Member, at_least: int) -> list[Member]:
-        """The other usable nodes that have reached a height, the best first."""
+    def witnesses(self, member: Member, min_height: int) -> list[Member]:
+        """The other nodes that may confirm this node, from `min_height` on, the best first."""
 
     def is_alone(self, member: Member) -> bool: ...
 
@@ -101,7 +101,7 @@ class PoolClient:
                         return pinned, task.result()
                     elif _has_reached(task, shown):
                         if failed is None:
-                            best.slower_than(clock() - begun)
+                            best.record_slowness(clock() - begun)
                         self._pool.use(self._role, member)
                         return pinned, task.result()
             assert failed is not None, "the best node is waited for"
@@ -110,7 +110,7 @@ class PoolClient:
             for task in reads:
                 task.cancel()
 
-    def others(self, at_least: int) -> Sequence[RpcClient]:
+    def others(self, min_height: int) -> Sequence[RpcClient]:
         """Raises RuntimeError: only a pinned client has others."""
         raise RuntimeError("others() needs a pinned client")
 
@@ -153,7 +153,7 @@ class PoolClient:
     async def _race(self, members: Sequence[Member], send: Send[Answer]) -> Answer:
         """The first answer; each failure, and each pause without an answer, asks one node more.
 
-        So does a node that lacks the block or the method of a call, while others are left.
+        An answer that the node lacks a call's block or method counts as a failure.
         """
         waiting = list(members)
         requests: dict[asyncio.Task[Answer], tuple[Member, float]] = {}
@@ -197,14 +197,14 @@ def _may_answer_elsewhere(error: BaseException | None) -> TypeGuard[RpcError]:
 
 
 def _note_overtaken(requests: Iterable[tuple[Member, float]], sent_before: float) -> None:
-    """A node that was asked long before the node that answered may hang, or is slow."""
+    """Record nodes that were asked long before the node that answered: they hang or are slow."""
     for member, sent_at in requests:
         if sent_at <= sent_before:
             member.overtaken()
 
 
 class PinnedClient:
-    """Stays with one node. With other nodes to turn to, it waits less long for an answer."""
+    """Stays with one node. If the pool has other nodes, the wait for an answer is shorter."""
 
     def __init__(self, pool: Ranking, member: Member, role: str) -> None:
         self._pool = pool
@@ -230,8 +230,8 @@ class PinnedClient:
     async def newest(self, read: Callable[[RpcClient], Awaitable[Head]]) -> tuple[RpcClient, Head]:
         return self, await read(self)
 
-    def others(self, at_least: int) -> Sequence[RpcClient]:
-        members = self._pool.seconds(self._member, at_least)
+    def others(self, min_height: int) -> Sequence[RpcClient]:
+        members = self._pool.witnesses(self._member, min_height)
         return [PinnedClient(self._pool, member, self._role) for member in members]
 
     @property

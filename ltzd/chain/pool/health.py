@@ -17,7 +17,7 @@ from ltzd.rules.conditions.kinds import Condition, ConditionKind
 _SENTENCES = {
     Unfit.UNVERIFIED: "has not shown yet that it belongs to the chain",
     Unfit.OTHER_CHAIN: "belongs to another chain and is not used",
-    Unfit.NO_CONTRACT: "has not LTZ's code and is not used",
+    Unfit.NO_CONTRACT: "does not have LTZ's code and is not used",
     Unfit.UNREACHABLE: "does not answer",
     Unfit.HUNG: "accepts requests and does not answer",
     Unfit.RATE_LIMITED: "refuses requests because there are too many",

@@ -33,9 +33,9 @@ _LATENCY_WEIGHT = 0.2
 _LIMITED_SECONDS = 10.0
 """How long a node counts as limiting the rate of requests after it has refused one for that."""
 _COMPARISONS_CONTESTED = 3
-"""A node counts as contested until so many comparisons have found nothing more."""
+"""A node counts as contested for this many comparisons after the last contradiction."""
 _ANSWERS = frozenset(("rate_limited", "busy", "behind"))
-"""Kinds of faults that do not tell that the node fails."""
+"""Kinds of faults that leave the circuit closed: the node answers, or was not asked."""
 _CERTAIN = frozenset(("timeout", "oversized"))
 """Kinds of faults that open the circuit without a second failure."""
 
@@ -176,8 +176,8 @@ class Member:
             return True
         return True
 
-    def slower_than(self, seconds: float) -> None:
-        """Records that an answer takes at least so long, although it has not come."""
+    def record_slowness(self, seconds: float) -> None:
+        """Records a latency of at least `seconds` for an answer that has not come yet."""
         self.latency = max(self.latency or 0.0, seconds)
 
     def overtaken(self) -> None:

@@ -25,21 +25,21 @@ class NodePoolPolicy:
     """A node without an answer for this time is asked for its chain id. If the node has no answer
     to that after as long again, it is silent and not slow, and the pinned request is given up."""
     watch_pause: float = 2.0
-    """Between two looks at a node's head."""
+    """The pause between two looks at a node's head."""
     verify_pause: float = 15.0
-    """Between two proofs of a node's chain. A head that falls asks for another proof at once."""
+    """The pause between two proofs of a node's chain. A falling head causes a proof at once."""
     shortest_pause: float = 0.2
-    """Between two looks while the node is needed: its circuit has opened, or no node is left."""
+    """The pause between looks at a node whose circuit has opened, or while no node is left."""
     witness_seconds: float = 10.0
     """How long after its last answer a node that fails is expected back as a witness."""
     tolerance_seconds: float = 3.0
     """A node is behind once its head is this far below the others', or `choice` blocks if more."""
     most_tolerance_blocks: int = 256
-    """A chain that seems to be faster is one that a node invents."""
+    """The most blocks that `tolerance_seconds` may mean: a faster chain is a node's invention."""
     compare_pause: float = 15.0
-    """Between two comparisons of the nodes' blocks at one height."""
+    """The pause between two comparisons of the nodes' blocks at one height."""
     compare_depth: int = 4
-    """Comparisons look so far below the credible height, where branches rarely differ."""
+    """Blocks are compared this far below the credible height, where branches rarely differ."""
     distrust_first: float = 30.0
     distrust_longest: float = 3600.0
     """How long a node that contradicts itself or others is asked last; doubles each time."""

@@ -108,13 +108,13 @@ class NodePool:
             return not member.is_excluded
         return member.is_verified
 
-    def seconds(self, member: Member, at_least: int) -> list[Member]:
-        """The other nodes that have reached a height and may confirm this one, the best first."""
+    def witnesses(self, member: Member, min_height: int) -> list[Member]:
+        """The other nodes that may confirm this node, from `min_height` on, the best first."""
         others = [
             each for each in self.members if each is not member and self._may_confirm(each, member)
         ]
         return sorted(
-            (each for each in others if each.head is not None and each.head.number >= at_least),
+            (each for each in others if each.head is not None and each.head.number >= min_height),
             key=lambda each: each.latency or 0.0,
         )
 

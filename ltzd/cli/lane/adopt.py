@@ -51,7 +51,7 @@ async def _adopt(target: Target, urls: Sequence[str], adoption: Adoption) -> dic
             for fault in answering.faults:
                 print_message(f"Not given: {fault}")
             nodes = answering.nodes
-            _, first = await restoring.look_at(connection, nodes, wallet, answering.silent)
+            _, first = await restoring.compare_wallet(connection, nodes, wallet, answering.silent)
             kind = await _kind(connection, chain.chain_id, first, adoption.kind)
             if first.record is not None and not first.must_resume:
                 raise Refused(
@@ -59,7 +59,7 @@ async def _adopt(target: Target, urls: Sequence[str], adoption: Adoption) -> dic
                     "adopt, and nothing changed."
                 )
             await asyncio.sleep(adoption.watch_seconds)
-            _, lane = await restoring.look_at(connection, nodes, wallet, answering.silent)
+            _, lane = await restoring.compare_wallet(connection, nodes, wallet, answering.silent)
             if lane.nonce != first.nonce:
                 raise Refused(
                     f"{checksummed(wallet)} has just signed again (nonce {lane.nonce - 1}): stop "

@@ -17,7 +17,7 @@ log = structlog.get_logger()
 _WINDOW_SECONDS = 30.0
 _LINE_SECONDS = 10.0
 _LEAST_SECONDS = 0.5
-"""Between the first and the newest commit: a shorter time gives no rate."""
+"""The least time between the first and the newest commit: a shorter time gives no rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class BackfillProgress:
                 )
 
     def end(self) -> None:
-        """The cursor is near the head."""
+        """End the measurement, because the cursor is near the head."""
         if self._commits:
             self._commits.clear()
             telemetry.BACKFILL_SECONDS_LEFT.set(0)

@@ -24,8 +24,8 @@ _HELD_FACTOR = 3
 
 
 @dataclass(slots=True, eq=False)
-class _Ahead:
-    """Blocks first…last, which `task` reads: it may return fewer of them."""
+class _PendingRange:
+    """The blocks first…last, which `task` reads; the task may return fewer of them."""
 
     first: int
     last: int
@@ -46,7 +46,7 @@ class _Ahead:
 
 
 class BackfillRanges:
-    """`most_blocks` is the longest range of all. Tasks run until `forget` cancels them."""
+    """`most_blocks` bounds the length of a range. Tasks run until `forget` cancels them."""
 
     def __init__(
         self, reader: RangeReader, policy: BackfillPolicy, most_blocks: int, clock: Clock
@@ -57,7 +57,7 @@ class BackfillRanges:
         self._size = RangeSize(most_blocks, min(most_blocks, policy.first_blocks))
         self._density = 0.0
         """Bytes of JSON in a block, in the last range that was read."""
-        self._ahead: deque[_Ahead] = deque()
+        self._ahead: deque[_PendingRange] = deque()
         self._nodes: Sequence[Node] = ()
         self._turn = 0
         self._settled = 0
@@ -138,7 +138,7 @@ class BackfillRanges:
                 return
             self._ahead.append(self._start(self._ahead[-1].last + 1, self._settled))
 
-    def _start(self, first: int, end: int) -> _Ahead:
+    def _start(self, first: int, end: int) -> _PendingRange:
         last = min(end, first + self._size.blocks - 1)
         turn = self._turn % len(self._nodes)
         self._turn += 1
@@ -146,7 +146,7 @@ class BackfillRanges:
         task = asyncio.create_task(self._read(nodes, first, last))
         task.add_done_callback(self._continue)
         expected = int(self._density * (last - first + 1))
-        return _Ahead(first, last, max(expected, self._size.target_bytes // 4), task)
+        return _PendingRange(first, last, max(expected, self._size.target_bytes // 4), task)
 
     def _continue(self, task: asyncio.Task[ReadRange | None]) -> None:
         """Reads on after a range was read; a failed one is read again when it is asked for."""

@@ -108,7 +108,7 @@ class RangeReader:
             check_heights(missing, headers)
             for entry in log_entries(missing):
                 by_block.setdefault(hash_of(entry.block_hash), []).append(entry)
-        return await self._made(headers, by_block, json_bytes(logs))
+        return await self._build(headers, by_block, json_bytes(logs))
 
     async def _logs(self, node: Node, first: int, last: int) -> tuple[list[LogEntry], int]:
         last = min(last, first + node.range_blocks - 1)
@@ -128,7 +128,7 @@ class RangeReader:
         chain = linked(headers, first)
         return chain if chain is not None and len(chain) == last + 1 - first else None
 
-    async def _made(
+    async def _build(
         self, headers: Sequence[Header], by_block: Mapping[Hash32, list[LogEntry]], size: int
     ) -> ReadRange:
         rows = _RangeRows(self._contracts)
@@ -143,8 +143,8 @@ class RangeReader:
         kept = [header for header in headers if header.hash in by_block]
         if not kept or kept[-1] is not headers[-1]:
             kept.append(headers[-1])
-        facts, batches = await rows.made()
-        made = BlockRange(
+        facts, batches = await rows.build()
+        blocks = BlockRange(
             headers[0].parent_hash,
             [
                 BlockRow(header.number, header.hash, header.parent_hash, header.timestamp)
@@ -153,8 +153,8 @@ class RangeReader:
             facts,
             batches,
         )
-        events = sum(made.fact_counts().values())
-        return ReadRange(headers[0].number, headers[-1].number, made, events, size)
+        events = sum(blocks.fact_counts().values())
+        return ReadRange(headers[0].number, headers[-1].number, blocks, events, size)
 
 
 def _by_block(
@@ -219,7 +219,7 @@ class _RangeRows:
                 raise NodeUnavailable("The node's log is malformed", kind="malformed") from error
         return address
 
-    async def made(
+    async def build(
         self,
     ) -> tuple[list[tuple[IndexedContract, Sequence[Fact]]], list[tuple[IndexedContract, Any]]]:
         facts: list[tuple[IndexedContract, Sequence[Fact]]] = []

@@ -23,7 +23,7 @@ from ltzd.store.wakeups import WALLETS, WakeupHub
 from ltzd.values import Address, checksummed, iso
 
 _LOOK_SECONDS = 1.0
-"""The longest time in which a change of the registry comes into force."""
+"""The longest delay until a change of the registry takes effect."""
 
 SignerOpening = AbstractAsyncContextManager[WalletSigner]
 """A signer that is open until the end of the block. Raises Misconfigured, SignerUnavailable."""
@@ -133,7 +133,7 @@ class LaneFleet:
     def unserved(self) -> list[UnservedWallet]:
         """The wallets that this process should serve, and for which it has no lane.
 
-        A retired wallet that the settings still name is none of them: the log names it.
+        A retired wallet that the settings still name is not included; the log reports it.
         """
         return [
             UnservedWallet(slot.kind, slot.name, slot.fault, slot.is_required)

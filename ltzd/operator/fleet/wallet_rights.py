@@ -1,7 +1,7 @@
 """Reads from the chain whether the wallets of this process's lanes have the roles that they need.
 
-A mint lane does not notice a role that was revoked before its next transaction, whose simulation
-fails; a relay lane reads its roles itself (`relays/roles.py`).
+A mint lane notices a revoked role only when its next mint fails; a relay lane reads its roles
+itself (`relays/roles.py`).
 An answer that lacks a wallet's facts, or no answer, leaves the last facts as they were.
 """
 

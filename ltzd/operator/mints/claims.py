@@ -53,7 +53,7 @@ class RewardClaims:
         Returns None if fewer than `at_least` wait, or if none of them may be minted now.
         """
         lane = self._context.lane
-        await self._patience.look()
+        await self._patience.update_held()
         self._saving_for = self._mint_limit.saving_for
         async with session(self._context.pool) as connection:
             await self._mint_limit.update_queue(connection, lane)

@@ -22,9 +22,10 @@ _UNUSED_SEQ = 2**64 - 1
 
 
 class MintGas:
-    """A limit is the formula times factors, and a rollup's gas for the data.
+    """A limit is LTZ's formula times three factors, plus a rollup's gas for the data.
 
-    The factors are the chain's, this term's after a mint that ran out of gas, and the caller's.
+    The factors are this chain's calibration, this term's raise after mints that ran out of gas, and
+    the caller's `percent`.
     """
 
     def __init__(self, context: LaneContext, target: MintTarget, signer: TransactionSigner) -> None:

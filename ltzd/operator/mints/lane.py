@@ -80,7 +80,7 @@ class MintLane(WalletLane):
         return lane, next_nonce
 
     async def _first_seq(self) -> int:
-        """Where a new database begins to count on a used LTZ: above every used reference."""
+        """The first seq of a new database: above every reference that LTZ has used."""
         view = await ChainView.newest(self._node)
         return await references.first_free_seq(view, self._target.ltz)
 
@@ -89,7 +89,7 @@ class MintLane(WalletLane):
         (docs/contracts.md, refWord).
         """
         target = self._target
-        # Before the rows: other lanes go on, and store each reference before LTZ can mint it.
+        # Read before the rows: other lanes store each reference before LTZ can mint it.
         view = await ChainView.newest(self._node)
         async with session(self._pool) as connection:
             counter = await lanes.next_seq(connection, target.chain_id, target.ltz)

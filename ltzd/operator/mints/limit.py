@@ -32,7 +32,8 @@ log = structlog.get_logger()
 
 _PUT_BACK_AT_ONCE = 1_000
 _PUT_BACK_SECONDS = 10.0
-"""Between two looks for rewards that another lane took for too large, of this lane's capacity."""
+"""The pause between two searches for rewards that other lanes found too large, and this lane does
+not."""
 MINT_LIMITS_DIFFER = "mint_limit"
 """Nodes show different mint limits of a wallet after the same block."""
 
@@ -60,7 +61,7 @@ class MintLimitTracker:
         self._leaves_waiting = False
         """Whether the limit kept rewards of the last selection waiting."""
         self._is_confirmed = False
-        """Whether the limit is not the word of a single node of several."""
+        """False while only one of several nodes has shown the limit."""
 
     @property
     def saving_for(self) -> UUID | None:

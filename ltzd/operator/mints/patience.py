@@ -31,51 +31,51 @@ _LONGEST_LOOK_SECONDS = 3.0
 
 
 class PatientBrands:
-    """The patient brands of one lane in one term; `held` are those whose rewards waited at the last
-    `look`."""
+    """The patient brands of one lane in one term; `held` are those whose rewards wait, as of the
+    last `update_held`."""
 
     def __init__(self, context: LaneContext) -> None:
         self._context = context
         self._revision = -1
         self._patience: dict[Address, int] = {}
         self._held_since: dict[Address, float] = {}
-        """The lane's clock, which nobody sets, for brands with rewards that wait."""
+        """By brand with waiting rewards: since when they wait, on the lane's monotonic clock."""
         self._base_fees: dict[int, int] = {}
         """By block, of RECENT_BLOCKS at most."""
         self._window: FeeWindow | None = None
         self._view: ChainView | None = None
-        self._read_in: ChainView | None = None
-        self._look_at = -math.inf
+        self._fees_view: ChainView | None = None
+        self._next_update_at = -math.inf
         self.held: Sequence[Address] = ()
 
     @property
     def is_holding(self) -> bool:
-        """Whether rewards waited for a cheaper block at the last look."""
+        """Whether rewards waited for a cheaper block at the last `update_held`."""
         return bool(self._held_since)
 
     def refresh(self, view: ChainView) -> None:
-        """There is a new block: the next `look` judges its fees."""
+        """Note a new block, whose fees the next `update_held` judges."""
         self._view = view
-        self._look_at = -math.inf
+        self._next_update_at = -math.inf
 
-    async def look(self) -> None:
-        """Decide anew which brands are held, about once a second and after each block.
+    async def update_held(self) -> None:
+        """Decide again which brands are held, about once a second and after each new block.
 
         Raises DatabaseUnavailable.
         """
         now = self._context.clock()
-        if now < self._look_at:
+        if now < self._next_update_at:
             return
         async with session(self._context.pool) as connection:
             await self._refresh_brands(connection)
             ages = (
                 await patience.oldest_seconds(connection, self._patience) if self._patience else {}
             )
-        if self._patience and self._view is not None and self._read_in is not self._view:
+        if self._patience and self._view is not None and self._fees_view is not self._view:
             await self._read_fees(self._view)
         self._judge(ages)
         pause = max(_LOOK_SECONDS, len(self._patience) / _BRANDS_A_SECOND)
-        self._look_at = now + min(pause, _LONGEST_LOOK_SECONDS)
+        self._next_update_at = now + min(pause, _LONGEST_LOOK_SECONDS)
 
     async def _refresh_brands(self, connection: Connection) -> None:
         revision = await configurations.latest_revision(connection)
@@ -99,7 +99,7 @@ class PatientBrands:
                     self._held_since.setdefault(brand, now)
             ends = reason is not None or age is None
             if ends and self._held_since.pop(brand, None) is not None:
-                # Without a reason another lane has minted them.
+                # No reason: another lane has minted the rewards.
                 label = "other_lane" if reason is None else reason.value
                 telemetry.PATIENCE_ENDED.labels(label).inc()
         self._held_since = {
@@ -113,7 +113,7 @@ class PatientBrands:
 
         A node without a fee history has the base fee of the view's block.
         """
-        self._read_in = view
+        self._fees_view = view
         head = view.head
         if head.base_fee is None:
             self._window = None

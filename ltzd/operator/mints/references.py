@@ -30,11 +30,11 @@ _MOST_WORDS = 2**22
 
 
 async def first_free_seq(view: ChainView, contract: Address, next_seq: int = 0) -> int:
-    """The first word of references above all that LTZ has used.
+    """The first seq of the word above all references that LTZ has used.
 
-    Looks from the counter `next_seq` on; returns that if nothing above is used. A new database
-    begins at 0. If only one of several nodes shows references as used, other nodes are asked, since
-    a lying node could claim so without end. Raises NodeUnavailable.
+    Searches from the counter `next_seq` on, and returns `next_seq` if nothing above is used. A new
+    database begins at 0. If only one of several nodes shows references as used, other nodes are
+    asked, since a lying node could claim so without end. Raises NodeUnavailable.
     """
     begin = next_seq // REFERENCES_A_WORD
     free, is_any_used = -(-next_seq // REFERENCES_A_WORD) * REFERENCES_A_WORD, False

@@ -119,7 +119,7 @@ class MintSigner(LaneWork):
                 self._guard.pause(Obstacle.BLOCK_GAS.value)
                 return 0
             gas = self._gas.limit(self.max_batch)
-            if not self._guard.is_soon_mined(gas, self._working_lanes):
+            if not self._guard.fits_next_blocks(gas, self._working_lanes):
                 return 0
             l1_fee_wei = self._signer.l1_costs.max_fee_wei(ltz.mint_call_bytes(self.max_batch), gas)
             if not self._guard.can_afford(gas * fees.max_fee_per_gas + l1_fee_wei):
@@ -136,7 +136,7 @@ class MintSigner(LaneWork):
             lane = self._context.lane
             working = await lanes.count_working(connection, lane.chain_id, lane.kind)
         await self._mint_limit.refresh(view)
-        self._simulator.read_in(view)
+        self._simulator.use_view(view)
         self._patience.refresh(view)
         self._working_lanes = max(1, working)
 
@@ -187,9 +187,9 @@ class MintSigner(LaneWork):
     async def _sign_claimed(self, claimed: Sequence[QueuedReward], fees: Fees) -> int | None:
         """Sign a mint of claimed rewards, and give back the others; return how many are signed.
 
-        Returns None if others are to be taken at once: another lane has taken some of these all the
-        same, since this one was frozen for a while, or nothing of a batch that is minted apart has
-        passed its simulation.
+        Returns None if the caller should claim others at once: another lane has taken some of these
+        while this process was frozen, or no reward of a batch that is minted apart has passed its
+        simulation.
         """
         try:
             signed = await self._mint(claimed, fees)

@@ -87,12 +87,12 @@ class MintSimulator:
         pause after that."""
         self._view: ChainView | None = None
 
-    def read_in(self, view: ChainView) -> None:
-        """From now on simulations run at the node and block at which the mint limit was read."""
+    def use_view(self, view: ChainView) -> None:
+        """Run later simulations at this node and block, at which the mint limit was read."""
         self._view = view
 
     def require_simulation(self) -> None:
-        """A mint has reverted: simulate each batch until one passes whole."""
+        """Simulate each batch from now on until one passes whole, since a mint has reverted."""
         self._must_simulate = True
 
     def holds(self, reward: QueuedReward) -> bool:
@@ -121,8 +121,10 @@ class MintSimulator:
         return planned
 
     def _hold(self, batch: Batch) -> None:
-        """Let others come first: no batch holds these rewards and others, to show whose fault it
-        is."""
+        """Let other rewards come first for a while.
+
+        These are minted apart, so no mixed batch shows whether they or LTZ are at fault.
+        """
         now, longest = self._context.clock(), self._pauses.longest
         self._held = {id_: held for id_, held in self._held.items() if now - held[0] < longest}
         for reward in batch:

@@ -17,7 +17,7 @@ from ltzd.operator.policy import RELAY
 from ltzd.values import Address
 
 _PERIOD_SECONDS = 30.0
-"""Between two readings of roles that the wallet has."""
+"""The pause between two readings of roles that the wallet has."""
 _ROLES = "wallet_roles"
 """Nodes show different roles of a wallet."""
 

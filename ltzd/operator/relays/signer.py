@@ -49,8 +49,8 @@ class RelaySigner(LaneWork):
     """Keeps the lane's next nonce in memory, as `MintSigner` does.
 
     Relays share no transaction, so they need not gather. Only a receipt tells what a relay cost,
-    and its answer needs that. An abandoned relay waits until its nonce is final, and no other
-    depends on it.
+    and the caller is told the cost. An abandoned relay waits until its nonce is final, and no
+    other relay depends on it.
     """
 
     max_batch = 100
@@ -75,14 +75,14 @@ class RelaySigner(LaneWork):
         self._next_nonce = next_nonce
         self._roles = roles
         self._may_hold_claims = True
-        """Also of an earlier term."""
+        """Whether the lane may hold claims, those of an earlier term included."""
         self._leaves_queue_until = -math.inf
         self._has_emptied_queue = False
         """Whether the last claim left no relay behind that this lane may send."""
         self._unaffordable_gas: int | None = None
         """The least gas limit of the relays that the last claim left behind for want of funds."""
         self._failure: Unavailable | None = None
-        """Ends the term."""
+        """The error with which the next `sign_next` ends the term."""
         self._direct_lanes = direct_lanes or DirectLanes()
         self._direct_lanes.add(self)
 
@@ -144,7 +144,7 @@ class RelaySigner(LaneWork):
                 self._wakeups.notify(RELAYS)
                 return sent
         except (Unavailable, asyncio.CancelledError) as error:
-            # The relays may be stored, and only the next term can tell: `sign_next` ends this one.
+            # Only the next term can tell whether the relays are stored: `sign_next` ends this term.
             self._failure = error if isinstance(error, Unavailable) else LaneLost("A write was cut")
             self._wakeups.notify(RELAYS)
             raise
@@ -245,7 +245,7 @@ class RelaySigner(LaneWork):
         return len(signed)
 
     def _add(self, signed: Sequence[tuple[int, OpenTransaction]]) -> None:
-        """Call it after the commit, with each relay's id: what has no row must not be published."""
+        """Call it after the commit, with each relay's id: bytes without a row must not go out."""
         self._next_nonce += len(signed)
         self._in_flight.add(*(tx for _, tx in signed))
         self._note_signed(signed)
@@ -319,11 +319,11 @@ class RelaySigner(LaneWork):
     def _sort(
         self, claimed: Sequence[ClaimedRelay], fees: Fees
     ) -> tuple[list[ClaimedRelay], dict[int, str], Obstacle | None]:
-        """The relays that may be signed now, by id why others never may be, and what keeps the
-        rest waiting.
+        """Sort claimed relays: those to sign now, the reasons by id of those never to sign, and the
+        obstacle that keeps the rest waiting.
 
-        The balance covers the first beside everything in flight. A relay that it does not cover
-        keeps its user's later relays waiting, and no other user's.
+        The relays to sign are those that the balance covers beside everything in flight. A relay
+        that is not covered keeps its user's later relays waiting, and no other user's.
         """
         sendable: list[ClaimedRelay] = []
         refused: dict[int, str] = {}

@@ -71,7 +71,7 @@ class Canceller:
         if fees is None:
             self._in_flight.block(tx, FEES)
             return
-        if self._signer.is_away:
+        if self._signer.is_backing_off:
             self._in_flight.block(tx, SIGNER)
             return
         call = self._signer.self_transfer()

@@ -152,7 +152,7 @@ class FeeBumper:
         fees = replacement(tx.fees, gas_price, self._context.policy.fees)
         if fees is None or (reason is BumpReason.REFUSED and not self._is_worth_a_try(tx)):
             return FEES
-        if self._signer.is_away:
+        if self._signer.is_backing_off:
             return SIGNER
         async with session(self._context.pool) as connection:
             call = await further_call(connection, self._signer, tx)
@@ -183,7 +183,7 @@ class FeeBumper:
     def _is_worth_a_try(self, tx: OpenTransaction) -> bool:
         """Whether to offer a tenth more to a node that refuses the transaction's price.
 
-        At once if the fees of now are higher anyway, else only after `repeat_seconds`.
+        At once if current fees are higher anyway, else only after `repeat_seconds`.
         """
         current, waited = self._funds.fees, self._waited(tx)
         is_below = current is not None and tx.fees.max_fee_per_gas < current.max_fee_per_gas

@@ -110,7 +110,7 @@ class RequestHandler:
         )
         if isinstance(fees, RequestOutcome):
             return fees
-        if self._signer.is_away:
+        if self._signer.is_backing_off:
             return RequestOutcome.SIGNER
         if request.action is Action.CANCEL:
             call = self._signer.self_transfer()
@@ -125,7 +125,10 @@ class RequestHandler:
         return None
 
     async def _outcome_of_settled(self, request: OpenRequest) -> RequestOutcome | None:
-        """A transaction may be stored, and be among those in flight only a moment later."""
+        """The outcome for a transaction that is not in flight in memory.
+
+        Returns None if its row is in flight: a stored transaction gets into memory a moment later.
+        """
         async with session(self._context.pool) as connection:
             state = await transactions.state_of(connection, request.transaction_id)
         return None if state in IN_FLIGHT else RequestOutcome.MINED

@@ -4,7 +4,7 @@ The lane publishes the stored bytes again, reads receipts and finality, and prov
 transaction, such as a thief's, has used a nonce. Work that can never be mined is queued again once
 that is proven: a displaced mint, or any mint after the wallet has lost its right to mint at a final
 block. Relays are never queued again: a displaced relay has failed. Any process of the role operator
-may serve a retired wallet; the wallet's lease lets one of them.
+may serve a retired wallet; the wallet's lease admits one at a time.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Balances and nonces are read every few seconds, from three nodes if there are so many; of three
 answers the middle one counts. Of two balances the higher one counts, so that one lying node cannot
-cause a top-up, and of two nonces the lower one, so that it cannot make a wallet look stolen.
+cause a top-up, and of two nonces the lower one, so that the node cannot make a wallet look stolen.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ log = structlog.get_logger()
 class TopUpSigner(LaneWork):
     """Keeps the lane's next nonce in memory, as `MintSigner` does.
 
-    A top-up that fails is none to this work: the day's bound counts the attempt.
+    This work ignores a failed top-up; the day's bound counts it all the same.
     """
 
     def __init__(

@@ -381,8 +381,8 @@ CHECKS: Sequence[Check] = (
          LIMIT $2
         """,  # noqa: S608
     ),
-    # Taken back by a reorganisation a reward waits to be minted again, under the seq that it had:
-    # that is in flight. One without a seq was never minted, one that failed will not be.
+    # A reward whose mint a reorg has undone keeps its seq and waits to be minted again, so it is in
+    # flight. A reward without a seq was never minted, and a failed reward will not be.
     Check(
         "announced_without_mint",
         "webhooks ltz_distributed delivered for unminted rewards, without a later ltz_reverted",

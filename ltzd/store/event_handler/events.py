@@ -213,9 +213,9 @@ async def insert(connection: Connection, events: Sequence[NewEvent]) -> dict[Cla
     """Insert events, with their claims, users, rewards, totals and wake-up, in one statement.
 
     Returns the claims that were inserted. An event is left out if its claim has changed since it
-    was read, if another request has used its nonce, or if its known user's address was erased. If
-    a concurrent writer has brought a count to its limit, or the table's conversion into partitions
-    has met its bound, which this call then lifts, nothing is inserted and the answer is empty.
+    was read, if another request has used its nonce, or if its known user's address was erased.
+    Nothing is inserted if a concurrent writer has brought a count to its limit, or if the table's
+    conversion into partitions has met its bound, which this call then lifts.
     """
     ordered = sorted(events, key=lambda new: new.key)
     try:

@@ -170,11 +170,15 @@ async def move_cursor(
     connection: Connection,
     chain_id: int,
     epoch: int,
-    was: Hash32,
+    expected_hash: Hash32,
     to: tuple[int, Hash32],
     head_number: int,
 ) -> None:
-    """Raises LaneLost if another holder has moved the cursor, or if the index is stopped."""
+    """Move the cursor from the block `expected_hash` to another one.
+
+    Raises LaneLost if the cursor is elsewhere, if another term has begun, or if the index is
+    stopped.
+    """
     number, block_hash = to
     moved = await connection.fetchval(
         """
@@ -187,7 +191,7 @@ async def move_cursor(
         """,
         chain_id,
         epoch,
-        was,
+        expected_hash,
         number,
         block_hash,
         head_number,

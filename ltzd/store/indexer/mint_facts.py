@@ -76,9 +76,10 @@ async def record_on_rewards(connection: Connection, facts: Sequence[RewardMinted
 
     Rewards that had no mint yet count as earned from here on, and their brands' webhooks are
     inserted with them. A second mint after a reorg finds the webhook of the first one, so each
-    reward is announced once. When the index is rebuilt, rewards whose mint is final already have
-    it. A queued reward is marked under any reference of its own, and takes its seq if no other
-    reward has that: a commit that gave it this reference was lost with a PostgreSQL server, and its
+    reward is announced once. When the index is rebuilt, rewards keep their final mints.
+
+    A queued reward is also marked by its mint under another seq, and takes this seq if no other
+    reward has it: the commit that assigned the seq was lost with a PostgreSQL server, and the
     transaction was mined all the same.
     """
     row = await connection.fetchrow(

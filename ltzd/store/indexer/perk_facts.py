@@ -93,7 +93,7 @@ async def derive(connection: Connection, first: int, last: int) -> None:
 
 
 async def _delete_collections(connection: Connection, ids: Sequence[int]) -> None:
-    """Before they are rebuilt: without its first fact a collection is none."""
+    """Delete before rebuilding: a collection whose first fact is gone must have no row."""
     await connection.execute("DELETE FROM collections WHERE collection_id = ANY($1::bigint[])", ids)
 
 

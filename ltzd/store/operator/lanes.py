@@ -23,8 +23,8 @@ class Lane:
     kind: str
 
     @property
-    def claim(self) -> bytes:
-        """The mark of this lane's term in `rewards.claimed_by`."""
+    def claim_token(self) -> bytes:
+        """The value of `rewards.claimed_by` for rewards that this term has claimed."""
         return self.wallet + self.epoch.to_bytes(8, "big")
 
 
@@ -194,9 +194,9 @@ async def take_word(
     """Take the counter's next whole word for a lane with the references `held`; return all.
 
     A counter within a word is moved to the next word first. Raises LaneLost if the lane's term is
-    over, or `held` is not what its row says. Call it outside a database transaction: its commit
-    waits for no disk, since a crash of the database that loses it also ends the lane's term, and no
-    mint with these references can be stored before it.
+    over, or `held` is not what the lane's row says. Call it outside a database transaction: its
+    commit waits for no disk, since a crash of the database that loses it also ends the lane's term,
+    and no mint with these references can be stored before it.
     """
     first: int | None = await connection.fetchval(
         """

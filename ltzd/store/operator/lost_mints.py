@@ -1,7 +1,7 @@
 """Mints that a database knows from the chain alone, since it has lost the commits behind them.
 
-All three kinds are judged by final blocks, which no reorg undoes (except on dev chains). The
-queries read the whole index of mints: use a connection of `database.connect`.
+All three kinds (`LostMints`) are judged by final blocks, which no reorg undoes (except on dev
+chains). The queries read the whole index of mints: use a connection of `database.connect`.
 """
 
 from collections.abc import Sequence

@@ -54,9 +54,9 @@ async def ask(
 ) -> tuple[TransactionRequest, bool]:
     """Write a request and wake the lanes; returns it, and whether it is new.
 
-    A request of the same action that is open is joined, and lives as long as the longer of the two;
-    so is one that was carried out within the last `joins_seconds`, so that a repeated command does
-    nothing twice. `expires_in_seconds` is None for a request that never expires. Call it in a
+    Joins an open request of the same action, which then expires at the later of the two times, or a
+    request that was carried out within the last `joins_seconds`: a repeated command does nothing
+    twice. `expires_in_seconds` is None for a request that never expires. Call it in a
     database transaction.
     """
     # Commands for one transaction wait for each other; its lane does not wait for them.
@@ -161,7 +161,7 @@ async def open_requests(connection: Connection, lane: Lane, limit: int) -> list[
 
 
 async def carry_out(connection: Connection, request: int, attempt: Hash32) -> bool:
-    """Record that this attempt does what was asked, in the transaction that stores the attempt.
+    """Record that this attempt carries the request out, in the transaction that stores it.
 
     Returns False, and changes nothing, if the request has expired, is withdrawn or has an outcome:
     the caller then stores no attempt.

@@ -16,7 +16,7 @@ from ltzd.store.operator.lanes import Lane
 from ltzd.values import Address
 
 RESTORED = "restored"
-"""A lane's timeline after a person has restored it: no server has this one."""
+"""The timeline of a lane that a person has restored: it differs from every server's timeline."""
 
 
 @dataclass(frozen=True, slots=True)

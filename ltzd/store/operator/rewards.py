@@ -55,13 +55,13 @@ async def queued(
     connection: Connection,
     limit: int,
     after: bytes = b"",
-    saver: UUID | None = None,
+    saving_for: UUID | None = None,
     lane: Lane | None = None,
     held: Collection[Address] = (),
 ) -> list[QueuedReward]:
     """Rewards that wait for a transaction, in the order in which they should be minted.
 
-    Payments come first, oldest first. Then comes the reward `saver`, if it still waits. Then come
+    Payments come first, oldest first. Then comes the reward `saving_for`, if it still waits, then
     up to BRANDS_AT_ONCE brands in turn, beginning after the brand `after`: each brand's oldest
     reward, then each brand's second oldest. Rewards of paused brands, rewards above the mint
     limit's capacity and rewards that a lane other than `lane` has claimed are left out, and so are
@@ -73,7 +73,7 @@ async def queued(
     return [
         QueuedReward(*row)
         for row in await connection.fetch(
-            QUEUED, *queue_parameters(limit, after, saver, lane, held)
+            QUEUED, *queue_parameters(limit, after, saving_for, lane, held)
         )
     ]
 
@@ -81,13 +81,13 @@ async def queued(
 def queue_parameters(
     limit: int,
     after: bytes = b"",
-    saver: UUID | None = None,
+    saving_for: UUID | None = None,
     lane: Lane | None = None,
     held: Collection[Address] = (),
 ) -> tuple[object, ...]:
     """The parameters of `QUEUED`."""
-    claim = b"" if lane is None else lane.claim
-    return limit, after, BRANDS_AT_ONCE, saver, _BEHIND_ALL, claim, list(held)
+    claim = b"" if lane is None else lane.claim_token
+    return limit, after, BRANDS_AT_ONCE, saving_for, _BEHIND_ALL, claim, list(held)
 
 
 def _busy(own_claim: str) -> str:
@@ -213,7 +213,7 @@ async def claim(connection: Connection, lane: Lane, rewards: Collection[UUID]) -
     database transaction: its commit is asynchronous, and a claim that a crash of the database loses
     costs at most a lost race (`transactions.store_signed`).
     """
-    rows = await connection.fetch(_CLAIM, list(rewards), lane.claim)
+    rows = await connection.fetch(_CLAIM, list(rewards), lane.claim_token)
     return {row[0] for row in rows}
 
 
@@ -249,7 +249,7 @@ async def give_back(connection: Connection, lane: Lane, rewards: Collection[UUID
          WHERE id = ANY($1::uuid[]) AND claimed_by = $2
         """,
         list(rewards),
-        lane.claim,
+        lane.claim_token,
     )
 
 

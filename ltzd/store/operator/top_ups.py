@@ -1,7 +1,7 @@
 """Top-ups: transactions of the treasury that fill the operator's other wallets.
 
-The statement that stores one enforces its bounds: an active wallet, one top-up at a time, and the
-day's total. A day is a UTC day of the database's clock. Units: wei.
+The statement that stores a top-up enforces its bounds: an active wallet, one top-up at a time, and
+the day's total. A day is a UTC day of the database's clock. Units: wei.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class TopUp:
 
 
 async def targets(connection: Connection, chain_id: int) -> list[TopUpTarget]:
-    """The active wallets that have a lane and are not paused by a person, but no treasury."""
+    """The active wallets, except treasuries, that have a lane and are not paused by a person."""
     rows = await connection.fetch(
         """
         SELECT w.wallet, w.kind, l.next_nonce,

@@ -128,7 +128,7 @@ async def store_signed(
 
     The rewards must be queued and claimed by no other lane; their claims end. Returns the intent's
     id and time. Raises LaneLost if nonce, references or epoch are not as the lane expects, which
-    means that another process serves it. Raises RewardsTaken if only the rewards are not.
+    means that another process serves the lane. Raises RewardsTaken if only the rewards are not.
     """
     # num_nulls, because with IS NULL the planner could walk the queue's partial indexes from end to
     # end instead of finding the rows by their ids.
@@ -198,7 +198,7 @@ async def store_signed(
         after.next_seq,
         after.end_seq,
         after.following_seq,
-        lane.claim,
+        lane.claim_token,
     )
     if not row["holds"]:
         raise LaneLost("Another process serves this lane")
@@ -258,7 +258,7 @@ async def store_attempt(connection: Connection, lane: Lane, intent: int, attempt
 async def mark_published(connection: Connection, attempts: Sequence[Hash32]) -> None:
     """Record that a node holds these attempts' bytes. Safe to repeat; a later state stays.
 
-    Names no epoch: it stays true, whoever holds the lane by now. Call it outside a database
+    Names no epoch: the record stays true, whoever holds the lane by now. Call it outside a database
     transaction: its commit waits for no disk, since a crash that loses it costs a second
     publication of the same bytes.
     """

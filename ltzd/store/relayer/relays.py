@@ -404,7 +404,7 @@ async def by_hash(
 
 
 async def kept_failures(connection: Connection, user: Address) -> tuple[int, float]:
-    """The user's calls that are kept because they would have failed; seconds until one is not."""
+    """How many failed calls of the user are kept, and the seconds until the first expires."""
     row = await connection.fetchrow(
         """
         SELECT count(*),

@@ -1,4 +1,4 @@
-"""Proofs of e-mail addresses that have no user yet: whose verified token listed one first.
+"""Proofs of e-mail addresses that have no user yet: the person whose token first listed each.
 
 `users.proven_by` holds the proof once the person's token has migrated the user, and the row here is
 deleted. Until then a reader asks both: an event may create the user beside the token, or after the
@@ -15,7 +15,7 @@ from ltzd.store.database import Connection
 
 @dataclass(frozen=True, slots=True)
 class ProvenAddress:
-    """`erased_key` is where an erasure has put the user of this address, None before the first."""
+    """`erased_key` is the address's key after an erasure; None if nothing was ever erased."""
 
     person: str
     email_key: str

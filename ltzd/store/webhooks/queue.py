@@ -24,7 +24,7 @@ _ROWS_A_STATEMENT = 5_000
 
 @dataclass(frozen=True, slots=True)
 class DueWebhook:
-    """Claimed for the attempt with this number, to `url`. `revision` is the brand's."""
+    """A webhook claimed for one attempt, with the number `attempt`. `revision` is the brand's."""
 
     id: UUID
     brand_id: Address
@@ -42,8 +42,8 @@ class DueWebhook:
 class DeliveryOutcome:
     """The outcome of one attempt.
 
-    `closes` is the reason to disable the endpoint, or None. With `unless_succeeded_since` the
-    endpoint stays enabled if a delivery has succeeded since that moment.
+    `disable_reason` is why the endpoint must be disabled, or None. With `unless_succeeded_since`
+    the endpoint stays enabled if a delivery has succeeded since that moment.
     """
 
     due: DueWebhook
@@ -52,7 +52,7 @@ class DeliveryOutcome:
     next_at: datetime
     status: int | None
     error: str | None
-    closes: str | None = None
+    disable_reason: str | None = None
     unless_succeeded_since: datetime | None = None
 
 
@@ -223,7 +223,7 @@ async def settle(
         return [
             outcome
             for outcome in outcomes
-            if outcome.closes and await _disable(connection, outcome)
+            if outcome.disable_reason and await _disable(connection, outcome)
         ]
 
 
@@ -265,7 +265,7 @@ async def _disable(connection: Connection, outcome: DeliveryOutcome) -> bool:
         outcome.due.brand_id,
         outcome.due.url,
         outcome.at,
-        outcome.closes,
+        outcome.disable_reason,
         outcome.unless_succeeded_since,
     )
     return bool(disabled)

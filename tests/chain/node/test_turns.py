@@ -36,7 +36,7 @@ class Crowd:
 
     async def _send(self, client: str, seconds: float) -> None:
         queue = self._queues.setdefault(client, asyncio.Lock())
-        await self._limits.turn(1, self._limits.clock() + seconds, queue)
+        await self._limits.wait_for_rate(1, self._limits.clock() + seconds, queue)
         self.sent.append(client)
 
     def begin(self, client: str, count: int, seconds: float = FAR) -> list[asyncio.Task[None]]:
@@ -110,4 +110,4 @@ async def test_without_a_limit_nobody_waits() -> None:
     limits, queue = NodeLimits("n.example:443"), asyncio.Lock()
     async with asyncio.timeout(5), queue:
         for _ in range(1000):
-            await limits.turn(1, limits.clock(), queue)
+            await limits.wait_for_rate(1, limits.clock(), queue)

@@ -40,7 +40,7 @@ class Backfill:
 
     async def finish(self) -> None:
         for _ in range(50):
-            if not await self.follower.step() and not self.follower._misfits.count:
+            if not await self.follower.step() and not self.follower._inconsistencies.count:
                 return
         raise AssertionError("the follower does not arrive")
 

@@ -146,7 +146,7 @@ async def test_more_relays_that_become_final_than_one_look_settles_are_settled_i
 ) -> None:
     """A round comes with each block alone: with one look, nine blocks would settle 18 relays."""
     monkeypatch.setattr(settlement, "_CHECKED_AT_ONCE", 2)
-    monkeypatch.setattr(settlement, "_LOOKS_AT_ONCE", 20)
+    monkeypatch.setattr(settlement, "_MOST_BATCHES", 20)
     await world.ask(20)
     await world.ask(20, OTHER_USER)
     async with world.relaying(replace(PATIENT, poll_seconds=60.0)):

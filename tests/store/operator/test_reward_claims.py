@@ -78,7 +78,7 @@ async def test_payments_are_claimed_like_rewards_of_brands(pool: Pool, kind: int
     await claim(pool, first, ids[:1])
     assert await queued(pool, second) == ids[1:]
     async with session(pool) as connection:
-        saved = await rewards.queued(connection, 9, saver=ids[0], lane=second)
+        saved = await rewards.queued(connection, 9, saving_for=ids[0], lane=second)
     assert [reward.id for reward in saved] == ids[1:]
 
 

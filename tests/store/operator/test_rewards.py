@@ -108,10 +108,16 @@ async def test_the_reward_being_saved_for_comes_before_the_rotation_and_only_onc
     saving = await queue_for(pool, C_BRAND, 2)
     paid = await pay(pool)
 
-    assert await waiting(pool, saver=saving[0]) == [paid, saving[0], many[0], saving[1], many[1]]
-    assert await waiting(pool, saver=paid) == [paid, many[0], saving[0], many[1], saving[1]]
+    assert await waiting(pool, saving_for=saving[0]) == [
+        paid,
+        saving[0],
+        many[0],
+        saving[1],
+        many[1],
+    ]
+    assert await waiting(pool, saving_for=paid) == [paid, many[0], saving[0], many[1], saving[1]]
     await add_brand(pool, C_BRAND, is_paused=True)
-    assert await waiting(pool, saver=saving[0]) == [paid, *many]
+    assert await waiting(pool, saving_for=saving[0]) == [paid, *many]
 
 
 async def test_a_reward_being_saved_for_is_queued_only_while_it_waits(pool: Pool) -> None:
@@ -122,7 +128,7 @@ async def test_a_reward_being_saved_for_is_queued_only_while_it_waits(pool: Pool
         await mint(connection, minted, a_hash("a"))
         await rewards.fail(connection, lane, {failed: "no reason"})
         await rewards.set_above_limit(connection, lane, [set_aside])
-    assert [await waiting(pool, saver=reward) for reward in ids] == [[]] * 4
+    assert [await waiting(pool, saving_for=reward) for reward in ids] == [[]] * 4
 
 
 async def test_with_many_brands_a_hundred_have_a_turn_before_the_next_hundred(pool: Pool) -> None:
@@ -494,7 +500,7 @@ async def test_held_brands_are_passed_over_and_their_payments_are_not(pool: Pool
     async with session(pool) as connection:
         payment = await queue_reward(connection, kind=2, brand=BRAND)
     assert await waiting(pool, held=[BRAND]) == [payment, *others]
-    assert await waiting(pool, held=[BRAND], saver=held[0]) == [payment, *others]
+    assert await waiting(pool, held=[BRAND], saving_for=held[0]) == [payment, *others]
     assert set(await waiting(pool)) == {payment, *held, *others}
 
 

@@ -50,7 +50,7 @@ class CountingClient:
     async def newest(self, read: Callable[[RpcClient], Awaitable[Head]]) -> tuple[RpcClient, Head]:
         return self, await read(self)
 
-    def others(self, _at_least: int) -> Sequence[Any]:
+    def others(self, _min_height: int) -> Sequence[Any]:
         return ()
 
     def publishers(self) -> Sequence[Any]:

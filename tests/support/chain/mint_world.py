@@ -116,7 +116,7 @@ class World:
         connection = await database.connect(self.url, "test adopt")
         try:
             nodes = [("node", self.node.node)]
-            chain, lane = await restoring.look_at(connection, nodes, wallet)
+            chain, lane = await restoring.compare_wallet(connection, nodes, wallet)
             return await restoring.adopt(connection, nodes, chain, lane, kind)
         finally:
             await connection.close()

@@ -102,11 +102,11 @@ class _Client:
         pinned = self.pinned()
         return pinned, await read(pinned)
 
-    def others(self, at_least: int) -> Sequence[RpcClient]:
+    def others(self, min_height: int) -> Sequence[RpcClient]:
         return [
             self._pinned(position)
             for position in self._pool.usable()
-            if position != self._at and self._pool.nodes[position].head.number >= at_least
+            if position != self._at and self._pool.nodes[position].head.number >= min_height
         ]
 
     @property

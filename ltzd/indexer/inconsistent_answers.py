@@ -1,7 +1,7 @@
-"""Turns away from a node whose answers do not fit each other, and reports it if that lasts.
+"""Avoids a node whose answers contradict each other, and reports the node if that lasts.
 
-Answers of a sound node may not fit for a moment: while the chain changes, or while a second node is
-awaited.
+Answers of a sound node may be inconsistent for a moment: while the chain changes, or while a second
+node is awaited.
 """
 
 from ltzd.chain.node.node import Node
@@ -9,13 +9,13 @@ from ltzd.concurrency.clock import Clock
 from ltzd.indexer.branches import LINKS
 
 _DETOUR = 2
-"""Misfits in a row after which every second step uses another node."""
+"""Inconsistent steps in a row after which every second step uses another node."""
 _LEAST_REPORTED = 5
-"""Misfits in a row, before their node is reported."""
+"""Inconsistent steps in a row before the node is reported."""
 
 
-class Misfits:
-    """Counts the misfits in a row of the node in use, which is reported after `stall_seconds`."""
+class InconsistentAnswers:
+    """Counts inconsistent steps of the node in use, which is reported after `stall_seconds`."""
 
     def __init__(self, stall_seconds: float, clock: Clock) -> None:
         self._stall_seconds = stall_seconds
@@ -31,9 +31,9 @@ class Misfits:
         return next(iter(node.others()), node) if self._is_detour else node
 
     def note(self, node: Node, *, may_report: bool = True) -> None:
-        """This step's answers, from `node`, do not fit each other.
+        """Record that this step's answers, from `node`, are inconsistent.
 
-        Without `may_report` other nodes' answers may be the cause.
+        Without `may_report` another node may be at fault, so `node` is not reported.
         """
         if self._is_detour:
             return
@@ -50,6 +50,6 @@ class Misfits:
             node.report_contradiction(LINKS)
 
     def over(self) -> None:
-        """This step's answers fit each other."""
+        """Record that this step's answers are consistent."""
         if not self._is_detour:
             self.count = 0

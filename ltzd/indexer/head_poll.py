@@ -15,11 +15,11 @@ from ltzd.store.indexer.chains import Cursor
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class HeadPoll:
     """`final` is the node's `finalized`.
 
-    `headers` and `logs` are of the blocks right above the cursor; both are empty if none of these
-    was asked for, if the node lacks the first of them, or if it refuses so many at once.
+    `headers` and `logs` are of the blocks right above the cursor; both are empty if no blocks were
+    requested, if the node lacks the first of them, or if the node refuses so many at once.
     """
 
     head: Header
@@ -29,10 +29,10 @@ class Look:
     logs: Sequence[NodeLog] = ()
 
 
-async def look_at(
+async def poll_head(
     node: Node, cursor: Cursor, contracts: Sequence[IndexedContract], expected: int
-) -> Look:
-    """Looks at a node; reads the blocks up to height `expected` too if it is above the cursor."""
+) -> HeadPoll:
+    """Polls a node; reads the blocks up to height `expected`, too, if that is above the cursor."""
     headers: Sequence[Header | None] = ()
     logs: Sequence[NodeLog] = ()
     if expected > cursor.number:
@@ -55,4 +55,4 @@ async def look_at(
     else:
         at_cursor = None
     verdict = compare(cursor.number, cursor.hash, head.number, at_cursor)
-    return Look(head, final, verdict, headers, logs)
+    return HeadPoll(head, final, verdict, headers, logs)
