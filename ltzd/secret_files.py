@@ -180,7 +180,8 @@ def _foreign(path: Path, facts: os.stat_result) -> str | None:
         return None
     owner, name = _user_name(facts.st_uid), _user_name(user)
     command = f"chown {name} {_quoted(path)} && chmod 600 {_quoted(path)}"
-    return f"{path} belongs to the user {owner}; run ltzd as {owner}, or run: {command}"
+    choice = f"run ltzd as {owner}, or, if {name} is to run ltzd, run: {command}"
+    return f"{path} belongs to the user {owner}; {choice}"
 
 
 def _is_for_this_user(descriptor: int, facts: os.stat_result) -> bool:

@@ -191,7 +191,7 @@ def check(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make all checks of a start without starting; change nothing; exit with 1 on a fault."""
+    """Check all that `run` checks before it starts; change nothing; exit with 1 on a fault."""
     from ltzd.cli.checks import check
 
     check.check(config, roles, as_json=as_json)
@@ -311,7 +311,10 @@ def sandbox(
         str, typer.Option(help="The node that the explorer reads.")
     ] = "http://127.0.0.1:8545",
     ltz: Annotated[
-        str | None, typer.Option(help="The LTZ that the explorer shows.", metavar="0x…")
+        str | None,
+        typer.Option(
+            help="The address of the LTZ contract that the explorer shows.", metavar="0x…"
+        ),
     ] = None,
 ) -> None:
     """Run only the sandbox of the outside services, for staging; print its settings."""
@@ -329,7 +332,7 @@ def migrate(
         bool,
         typer.Option(
             "--complete",
-            help="Also convert large tables now, which a running indexer does otherwise.",
+            help="Also convert large tables now; otherwise a running indexer converts them.",
         ),
     ] = False,
     dry_run: Annotated[

@@ -46,7 +46,9 @@ Unsigned = Annotated[
 Sender = Annotated[
     str | None,
     typer.Option(
-        "--from", help="The account that will send it; simulate as this account.", metavar="0x…"
+        "--from",
+        help="The account that will send the unsigned transaction, which is simulated.",
+        metavar="0x…",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""The status as the database alone tells it, for the moment when no process answers."""
+"""Reads the status from the database alone, for `ltzd status` while no process answers."""
 
 import os
 import socket

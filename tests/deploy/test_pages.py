@@ -225,6 +225,15 @@ async def a_shell(server: Server) -> AsyncIterator[Shell]:
         await process.wait()
 
 
+def test_once_the_secrets_belong_to_ltzd_no_command_reads_them_as_root() -> None:
+    """ltzd refuses secrets of another user, whom the other tests of this page do not have."""
+    _, chown, after = "\n".join(blocks_of("test-network.md")).partition("chown -R ltzd: /etc/ltzd")
+    assert chown
+    lines = [line for line in after.splitlines() if "/bin/ltzd " in line and "--config" in line]
+    assert len(lines) == 2
+    assert [line for line in lines if not line.startswith("runuser -u ltzd -- ")] == []
+
+
 async def test_eight_blocks_lead_from_nothing_to_the_first_mint(server: Server) -> None:
     values, install, database, keys, settings, contracts, start, brand, event = blocks_of(
         "test-network.md"

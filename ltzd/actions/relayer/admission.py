@@ -1,4 +1,4 @@
-"""Writes simulated relays, those of many users in one statement.
+"""Writes simulated relays of many users in one statement.
 
 `rules/relayer/admission` repeats the checks on one version of each user's rows, and the statement
 inserts the relays of users whose version is still the same. A relay counts in its user's hour, is
@@ -78,7 +78,7 @@ class RelayAdmission:
         return await self._writer.submit(_Draft(relay, usage, current_request_id()))
 
     async def _write(self, batch: Sequence[_Draft]) -> Sequence[_Outcome]:
-        """The batch has one relay of each user: the next one is decided on what this one leaves."""
+        """Write a batch with one relay of each user; a user's next relay is in a later batch."""
         if self._budgets.is_set:
             outcomes = await self._write_within_budgets(batch)
         else:
@@ -215,7 +215,7 @@ async def _read_usages(connection: Connection, drafts: Sequence[_Draft]) -> list
 
 
 def _may_sign(lane: DirectLane, relay: NewRelay, usage: RelayUsage) -> bool:
-    """Whether the lane keeps the order of the user's relays if it sends this one next."""
+    """Whether the lane keeps the order of the user's relays if it sends `relay` next."""
     return (
         relay.failure is None
         and relay.plan.wallet in {None, lane.wallet}

@@ -267,7 +267,7 @@ class Relayer:
             begun = BegunRelay(await self._usage(request), begun.migration)
 
     async def _was_admitted(self, request: RelayRequest) -> bool:
-        """Whether a request with this one's idempotency key is stored."""
+        """Whether a request with the same idempotency key is stored."""
         if request.idempotency_key is None:
             return False
         return (await self._usage(request)).earlier is not None
@@ -279,7 +279,7 @@ class Relayer:
         begun: BegunRelay,
         deadline: float,
     ) -> tuple[RelayProgress, RelayWindow] | None:
-        """Return None if another request of the user came between, so this one is decided again."""
+        """Return None if the user's rows have changed meanwhile, so the caller decides again."""
         usage, early = begun.usage, begun.early
         check_key(usage, request.fingerprint)
         if usage.earlier is not None:

@@ -78,10 +78,15 @@ def acknowledge(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All rows of this kind.")] = False,
     reason: Annotated[
-        str, typer.Option("--reason", help="Why they are as they are.", metavar="TEXT")
+        str,
+        typer.Option(
+            "--reason",
+            help="Why the rows disagree, for the next person who reads the report.",
+            metavar="TEXT",
+        ),
     ] = "",
     is_withdrawn: Annotated[
-        bool, typer.Option("--withdraw", help="Count them as disagreements again.")
+        bool, typer.Option("--withdraw", help="Count the rows as disagreements again.")
     ] = False,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,

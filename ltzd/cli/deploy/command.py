@@ -75,7 +75,8 @@ def deploy(  # noqa: PLR0913, PLR0917 - one parameter per option
     settler: Annotated[list[str] | None, _accounts("Releases and refunds deals.")] = None,
     arbiter: Annotated[list[str] | None, _accounts("Splits deals.")] = None,
     max_fee_gwei: Annotated[
-        str, typer.Option(help="The highest fee that is paid; at most 100.", metavar="GWEI")
+        str,
+        typer.Option(help="The highest gas price to pay, in gwei; at most 100.", metavar="GWEI"),
     ] = "100",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show the steps that are missing.")

@@ -104,7 +104,7 @@ def rebuild(
 ) -> None:
     """Read the chain again into fresh tables, which then replace the live ones.
 
-    A running ltzd with the role indexer does it, and answers from the live tables meanwhile.
+    A running ltzd with the role indexer rebuilds; HTTP answers from the live tables meanwhile.
     """
     from ltzd.cli.index import rebuild as index_rebuild
     from ltzd.cli.targets import resolve_target

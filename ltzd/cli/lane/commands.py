@@ -51,7 +51,7 @@ def adopt(
         typer.Option("--kind", help="The wallet's kind, if this database does not know it."),
     ] = None,
     is_confirmed: Annotated[
-        bool, typer.Option("--yes", help="Nothing else uses the wallet: do not ask.")
+        bool, typer.Option("--yes", help="Do not ask: nothing else uses the wallet.")
     ] = False,
     watch_seconds: Annotated[
         float, typer.Option(min=0, help="Seconds to watch whether something else still signs.")

@@ -63,7 +63,7 @@ ITEM_TERMS = (
     BRAND,
     _option("stock", "The number for sale, including those already sold.", "N"),
     _option("payout", "The address that receives the price.", "0x…"),
-    _option("price", "The price of one in LTZ; decimals are allowed.", "LTZ"),
+    _option("price", "The price of one item in LTZ; decimals are allowed.", "LTZ"),
     _option("max_per_order", "The most that one order can buy; 0 is no limit.", "N"),
     _option("metadata", "32 bytes, for example the hash of the item's description.", "0x…"),
 )

@@ -9,13 +9,14 @@ from ltzd.rules.operator import wallet_history
 from ltzd.values import checksummed, hex_of
 
 _WAITING = (
-    "A lane signs nothing new before all nonces below that one are used on chain, the index has "
-    "read the blocks of that moment, and ten seconds have passed (`comparing` in `ltzd status`)."
+    "A lane signs nothing new before all nonces below its next one are used on chain, the index "
+    "has read the blocks of that moment, and ten seconds have passed (`comparing` in "
+    "`ltzd status`)."
 )
 
 _UNDONE = (
-    "If this database is an older copy, decisions of people from after the copy are undone in it, "
-    "such as retired wallets, revoked keys of brands, pauses and erasures. Repeat them "
+    "If this database is an older copy, it lacks what people decided after the copy was made, such "
+    "as retired wallets, revoked keys of brands, pauses and erasures. Repeat these decisions "
     "(docs/operations.md, Restoring a backup)."
 )
 

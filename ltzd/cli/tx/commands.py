@@ -90,10 +90,13 @@ def show(
 def speed_up(
     transaction: Transaction,
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Also if an older nonce must be mined first.")
+        bool,
+        typer.Option(
+            "--anyway", help="Raise the fees although an older nonce must be mined first."
+        ),
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Also if it was sped up a moment ago.")
+        bool, typer.Option("--again", help="Raise the fees again within 15 seconds.")
     ] = False,
     wait: Wait = 15.0,
     leave: Leave = False,

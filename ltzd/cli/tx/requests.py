@@ -286,7 +286,7 @@ def _who_serves(lane: LaneView | None) -> str:
 _REASONS = {
     RequestOutcome.MINED: "it was mined meanwhile, or its nonce is used: see `ltzd tx show`.",
     RequestOutcome.CANCELLED: "a self-transfer with its nonce is on its way already. "
-    "`ltzd tx speed-up` raises that one's fees.",
+    "`ltzd tx speed-up` raises the self-transfer's fees.",
     RequestOutcome.FEES: "a tenth more than its newest attempt, or today's price, is above the cap "
     "(max_fee_gwei). Raise the cap and restart, or wait: its bytes are published again meanwhile.",
     RequestOutcome.FUNDS: "the wallet cannot cover the worst case of an attempt with higher fees. "

@@ -49,7 +49,7 @@ def export(
 @app.command()
 def erase(
     user: _User,
-    is_confirmed: Annotated[bool, typer.Option("--yes", help="Ask nothing.")] = False,
+    is_confirmed: Annotated[bool, typer.Option("--yes", help="Erase without asking.")] = False,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
@@ -68,7 +68,7 @@ def erasures(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
-    """List the users whom `user erase` has erased; a restored backup needs these again."""
+    """List the users whom `user erase` has erased: erase them again after restoring a backup."""
     from ltzd.cli.targets import resolve_target
     from ltzd.cli.user import views
 

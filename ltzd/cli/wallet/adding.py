@@ -131,7 +131,7 @@ def _done(wallet: Address, kind: str, before: OperatorWallet | None) -> str:
         return f"{name} is added; the database knows where its key is, not the key."
     if before.state is WalletState.DRAINING:
         return f"{name} was draining, and takes new work again."
-    return f"{name} is known already; its signer is stored anew."
+    return f"{name} is known already; the new place of its key is stored."
 
 
 async def _chain_warnings(

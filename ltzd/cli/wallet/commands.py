@@ -97,7 +97,9 @@ def add(  # noqa: PLR0913, PLR0917 - one parameter per option
     web3signer_certificate_key_file: Annotated[
         Path | None,
         typer.Option(
-            "--web3signer-certificate-key-file", help="The key of that certificate.", metavar="FILE"
+            "--web3signer-certificate-key-file",
+            help="The key of the client certificate.",
+            metavar="FILE",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -129,7 +131,7 @@ def add(  # noqa: PLR0913, PLR0917 - one parameter per option
 @app.command("list")
 def list_(
     everything: Annotated[
-        bool, typer.Option("--all", help="Also list retired wallets that have finished.")
+        bool, typer.Option("--all", help="Also list retired wallets without open work.")
     ] = False,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
@@ -175,10 +177,13 @@ def drain(
 def retire(
     wallet: Wallet,
     lost: Annotated[
-        bool, typer.Option("--lost", help="Nobody has the key: retire it with its open work.")
+        bool,
+        typer.Option(
+            "--lost", help="Nobody has the key: retire the wallet at once, with its open work."
+        ),
     ] = False,
     stolen: Annotated[
-        bool, typer.Option("--stolen", help="Others may have the key: retire it at once.")
+        bool, typer.Option("--stolen", help="Others may have the key: retire the wallet at once.")
     ] = False,
     reason: Reason = None,
     as_json: AsJson = False,
@@ -206,7 +211,8 @@ def grant(  # noqa: PLR0913, PLR0917 - one parameter per option
         typer.Option(help="MINTER for a mint wallet, RELAYER and REDEEMER for a relay wallet."),
     ],
     mint_limit: Annotated[
-        str | None, typer.Option(help="The most that it can mint at once.", metavar="LTZ")
+        str | None,
+        typer.Option(help="The most LTZ that the wallet can mint at once.", metavar="LTZ"),
     ] = None,
     mint_window: Annotated[
         int, typer.Option(min=1, help="Seconds in which the limit refills.", metavar="SECONDS")

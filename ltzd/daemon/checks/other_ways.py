@@ -1,4 +1,4 @@
-"""Checks the other ways to the database: that each leads to the same one, and what it can do."""
+"""Checks the pooler and the standby: that each leads to the same database, and what it can do."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Asks each brand's site what ltzd asks it for members, without a log-in. Changes nothing."""
+"""Sends each brand's site the request for its member, without a log-in. Changes nothing."""
 
 import asyncio
 

@@ -62,8 +62,10 @@ class RefusalPace:
             self._read_again(len(self._held))
 
     def _read_again(self, count: int) -> None:
-        """Ended connections take no turns: those of a flood would be held faster than `count` are
-        taken, and fill the memory.
+        """Read `count` of the held connections again; ended ones are dropped and not counted.
+
+        If ended connections counted, a flood of them would be held faster than they are taken, and
+        fill the memory.
         """
         connections: list[HeldConnection] = []
         while self._held and len(connections) < count:

@@ -31,7 +31,7 @@ def closing_fault(request: Request) -> RequestMalformed | None:
     """Returns the fault of the request's headers, and ends the connection behind the answer if
     there is one, since bytes of a body may be left in it.
 
-    Must be called before any other refusal: after that one, too, the bytes must not be read.
+    Must be called before any other refusal: also after another refusal the bytes must not be read.
     """
     if is_stand_in(request):
         return None  # Sanic itself refuses a head that it could not parse

@@ -69,7 +69,7 @@ def _merged(conditions: Iterable[Condition]) -> list[Condition]:
 def _without_repeats(conditions: Sequence[Condition], facts: ClusterFacts) -> list[Condition]:
     """Leaves out what another condition says better.
 
-    A wallet that one process cannot serve and another one holds lacks a standby only.
+    If another process holds the wallet that a process cannot serve, only a standby is missing.
     """
     empty = {each.subject for each in conditions if each.kind is ConditionKind.WALLET_OUT_OF_FUNDS}
     held = {checksummed(wallet.wallet) for wallet in facts.wallets if wallet.holder is not None}

@@ -82,9 +82,9 @@ def missing(
 def replaced_by(
     me: ProcessIdentity, processes: Sequence[ProcessFacts], policy: ConditionPolicy
 ) -> tuple[ProcessIdentity, ...]:
-    """The process that `me` replaced, the process that this one had replaced, and so on.
+    """The predecessors of `me`: the process that `me` replaced, the process before it, and so on.
 
-    Without `me` they would have no successor, so a clean end of `me` is theirs, too.
+    A clean end of `me` counts as theirs, too: without `me` they would have no successor.
     """
     replacements = _replacements(processes, me, policy)
     identities: list[ProcessIdentity] = []

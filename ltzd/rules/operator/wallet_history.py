@@ -76,8 +76,8 @@ def ahead_of(histories: Iterable[WalletHistory], next_nonce: int) -> list[Wallet
 def are_outvoted(ahead: Sequence[WalletHistory], histories: Sequence[WalletHistory]) -> bool:
     """Whether the nodes that are `ahead` of the database are fewer than the others.
 
-    Transactions go to two nodes at once and spread, so that one node of three which alone shows
-    some of them lies.
+    Transactions go to two nodes at once and spread. So one node of three lies if it alone shows
+    some of them.
     """
     return 2 * len(ahead) < len(histories)
 

@@ -43,6 +43,23 @@ This page is for operators: the section of a runbook for each alert of
 [condition](../operations.md#conditions). `make watching` writes the tables. A `page` needs a person
 now, a `ticket` within days; a `notice` has no alert.
 
+## Before you type
+
+Type each `ltzd …` of the runbooks on a host of ltzd, as the user that runs ltzd, in the folder of
+the settings. As root a command fails with "… belongs to the user ltzd", because ltzd reads no
+secrets of another user. With the units of [config/systemd](../../config/systemd):
+
+    runuser -u ltzd -- bash
+    cd /etc/ltzd
+    export PATH=/opt/ltzd/bin:$PATH
+
+`systemctl` and `journalctl` need a shell of root. `$DATABASE_URL` stands for `database_url` of the
+settings, `$NODE_URL` for one of `[node] urls`, and words in capitals for your own values. Once its
+cause is gone, a condition ends by itself, most within a minute; `ltzd status --config ltzd.toml`
+then no longer shows it.
+
+## The tables
+
 | alert | severity | runbook |
 |---|---|---|
 """
