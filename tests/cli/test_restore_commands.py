@@ -123,7 +123,7 @@ def test_the_next_command_names_the_files_of_this_one(
     assert target_options(Path(data_dir), None if config is None else Path(config)) == options
 
 
-UNDONE = "are undone in it, such as retired wallets, revoked keys of brands, pauses and erasures"
+UNDONE = "lacks what people decided after the copy was made, such as retired wallets"
 """A copy lets the thief of a key in again, whom people had locked out after it was made."""
 
 
