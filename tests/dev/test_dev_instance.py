@@ -235,6 +235,13 @@ async def test_a_service_given_by_url_that_does_not_answer_is_a_sentence(
     assert words in await idle.refused(option, url)
 
 
+async def test_one_node_must_answer_over_http(idle: Instance, anvil_chain: DevChain) -> None:
+    socket = ("--rpc-url", anvil_chain.rpc_url.replace("http:", "ws:"))
+    assert "give --rpc-url a node's http:// URL, too" in await idle.refused(*socket)
+    sentence = await idle.refused(*socket, "--rpc-url", "http://127.0.0.1:9")
+    assert "the node at http://127.0.0.1:9 does not answer" in sentence
+
+
 async def test_a_node_of_a_chain_that_may_be_real_is_refused(idle: Instance) -> None:
     async def answer(request: web.Request) -> web.Response:
         call = await request.json()

@@ -149,8 +149,12 @@ async def _chain(data_dir: Path, options: DevOptions) -> tuple[tuple[str, ...], 
             )
     first = next((url for url in answering if url.startswith("http")), None)
     if first is None:
+        silent = next((url for url in options.rpc_urls if url.startswith("http")), None)
         raise Misconfigured(
             "The chain is set up over HTTP; give --rpc-url a node's http:// URL, too."
+            if silent is None
+            else f"The chain is set up over HTTP, and the node at {silent} does not answer; start "
+            "it, or correct --rpc-url."
         )
     # The first node that answers comes first: the set-up uses it alone.
     urls = (first, *(url for url in options.rpc_urls if url != first))
