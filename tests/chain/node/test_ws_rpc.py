@@ -22,6 +22,7 @@ from ltzd.errors import NodeUnavailable
 from tests.support.chain.chains import a_chain
 from tests.support.chain.limited_node import LimitedNode
 from tests.support.chain.scripted_node import HttpAnswer, always, refusing, result
+from tests.support.loop_turns import counted_turns
 from tests.support.rows.core import running
 from tests.support.waiting import until
 
@@ -344,22 +345,19 @@ async def test_a_flood_of_tiny_messages_leaves_turns_of_the_event_loop(
     send: Callable[[web.WebSocketResponse], Awaitable[None]],
 ) -> None:
     """All of them arrive at once, before the answer."""
-    turns = 0
-
-    def count_turn() -> None:
-        nonlocal turns
-        turns += 1
-        asyncio.get_running_loop().call_soon(count_turn)
+    before = 0
 
     async def handle(socket: web.WebSocketResponse, message: Any) -> None:
-        count_turn()
+        nonlocal before
+        before = turns.count
         for _ in range(960):
             await send(socket)
         await socket.send_str(json.dumps(result(message, 1)))
 
-    async with a_client(handle) as (rpc, _):
-        assert await rpc.call("eth_x") == 1
-        assert turns >= 20
+    with counted_turns() as turns:
+        async with a_client(handle) as (rpc, _):
+            assert await rpc.call("eth_x") == 1
+            assert turns.count - before >= 20
 
 
 async def test_a_node_that_sends_messages_without_requests_loses_its_socket() -> None:

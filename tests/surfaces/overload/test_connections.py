@@ -18,6 +18,7 @@ from ltzd.http.connections.sweep import SlownessPolicy, Sweep
 from ltzd.http.services import HttpPolicy
 from ltzd.rules.admission import Urgency
 from tests.support.clocks import ManualClock
+from tests.support.loop_turns import counted_turns
 from tests.support.surfaces.http_surface import FakeEvents, services_over, serving
 from tests.support.waiting import until
 
@@ -91,19 +92,12 @@ CHUNKED = (
 
 
 async def test_a_body_of_tiny_chunks_leaves_turns_of_the_event_loop() -> None:
-    turns = 0
-
-    def count_turn() -> None:
-        nonlocal turns
-        turns += 1
-        asyncio.get_running_loop().call_soon(count_turn)
-
     async with a_server(HttpPolicy()) as (url, _):
         client = await Client.of(url)
-        count_turn()
-        client.writer.write(CHUNKED + b"1\r\nx\r\n" * 1_600 + b"0\r\n\r\n")
-        assert await client.status() == 400, "it is no JSON"
-        assert turns >= 80
+        with counted_turns() as turns:
+            client.writer.write(CHUNKED + b"1\r\nx\r\n" * 1_600 + b"0\r\n\r\n")
+            assert await client.status() == 400, "it is no JSON"
+        assert turns.count >= 80
         client.writer.write(HEALTH)
         assert await client.status() == 200
         client.close()
