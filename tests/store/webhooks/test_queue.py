@@ -531,7 +531,7 @@ async def disable(world: World, brand: Brand) -> None:
     due = DueWebhook(
         uuid4(), brand.address, str(brand.webhook_url), 1, "ltz_distributed", uuid4(), 1, at
     )
-    closing = failed(due, at, closes="it answered 410")
+    closing = failed(due, at, disable_reason="it answered 410")
     assert await settle(world, closing) == [closing]
 
 
@@ -593,7 +593,7 @@ async def test_an_endpoint_is_disabled_once_and_only_if_nothing_arrived_meanwhil
     await world.minted(brand, 2)
     owner, other = await claim(world)
     at = world.clock.now()
-    closing = failed(owner, at, closes="nothing arrived", unless_succeeded_since=owner.created_at)
+    closing = failed(owner, at, disable_reason="nothing arrived", unless_succeeded_since=owner.created_at)
 
     assert await settle(world, delivered(other, at), closing) == []
 
@@ -613,7 +613,7 @@ async def test_410_disables_whatever_arrived_before(world: World, brand: Brand) 
     await world.minted(brand, 2)
     owner, other = await claim(world)
     at = world.clock.now()
-    closing = failed(owner, at, closes="it answered 410")
+    closing = failed(owner, at, disable_reason="it answered 410")
 
     assert await settle(world, delivered(other, at), closing) == [closing]
 
