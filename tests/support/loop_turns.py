@@ -1,4 +1,4 @@
-"""Counts the turns of the event loop, for tests that other work must not hold up."""
+"""Counts the turns of the event loop, for tests of work that must leave turns to others."""
 
 import asyncio
 from collections.abc import Iterator
@@ -8,20 +8,21 @@ from contextlib import contextmanager
 class LoopTurns:
     def __init__(self) -> None:
         self.count = 0
+        self.is_over = False
+
+    def take(self) -> None:
+        """Counts a turn, and takes the next one unless the block is over."""
+        if not self.is_over:
+            self.count += 1
+            asyncio.get_running_loop().call_soon(self.take)
 
 
 @contextmanager
 def counted_turns() -> Iterator[LoopTurns]:
-    """Counts from the block's begin to its end; a callback left behind would spin the loop."""
-    loop, turns = asyncio.get_running_loop(), LoopTurns()
-
-    def count() -> None:
-        nonlocal handle
-        turns.count += 1
-        handle = loop.call_soon(count)
-
-    handle = loop.call_soon(count)
+    """Counts while the block runs: a callback left behind would spin the loop for ever."""
+    turns = LoopTurns()
+    turns.take()
     try:
         yield turns
     finally:
-        handle.cancel()
+        turns.is_over = True

@@ -593,7 +593,9 @@ async def test_an_endpoint_is_disabled_once_and_only_if_nothing_arrived_meanwhil
     await world.minted(brand, 2)
     owner, other = await claim(world)
     at = world.clock.now()
-    closing = failed(owner, at, disable_reason="nothing arrived", unless_succeeded_since=owner.created_at)
+    closing = failed(
+        owner, at, disable_reason="nothing arrived", unless_succeeded_since=owner.created_at
+    )
 
     assert await settle(world, delivered(other, at), closing) == []
 
