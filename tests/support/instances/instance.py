@@ -39,6 +39,7 @@ START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 _PREFIX = "ltzd-instance-"
 _KEEP = "in-use"
+_WELCOME = "\nltzd is ready on http"
 _SURELY_HELD_AFTER_SECONDS = 60.0
 _PR_SET_PDEATHSIG = 1
 
@@ -167,7 +168,9 @@ class Instance:
     async def ready(self, seconds: float = START_SECONDS) -> None:
         async def is_ready() -> bool:
             assert self.is_running, f"ltzd ended with {self.exit_code}:\n{self.printed()[-3000:]}"
-            return self._dev_json_stamp() not in {None, self._stamp_before_start}
+            # dev.json is written before the welcome is printed.
+            is_written = self._dev_json_stamp() not in {None, self._stamp_before_start}
+            return is_written and _WELCOME in self.printed()
 
         await until(is_ready, seconds)
         self.dev_json = json.loads((self.data_dir / "dev.json").read_text())
