@@ -17,6 +17,7 @@ from ltzd.store.schema_revisions import migrate
 from tests.support.instances import shared
 from tests.support.instances.shared import instance, instances, one_instance
 from tests.support.log_watch import LogWatch
+from tests.support.loop_turns import is_spinning
 from tests.support.services.postgres import Databases, a_postgres
 
 __all__ = ["database_url", "databases", "instance", "instances", "one_instance"]
@@ -78,6 +79,13 @@ async def no_idle_instances(request: pytest.FixtureRequest) -> None:
     """Ends the shared instances before a file that does not use them."""
     if request.path not in request.config.stash[USES_INSTANCES]:
         await shared.end_shared()
+
+
+@pytest_asyncio.fixture(scope="module", autouse=True)
+async def the_loop_falls_idle() -> AsyncIterator[None]:
+    """Fails a file that leaves a callback or a task that takes every turn of the event loop."""
+    yield
+    assert not await is_spinning()
 
 
 @pytest.fixture(scope="session")

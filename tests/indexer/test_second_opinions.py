@@ -33,6 +33,7 @@ from tests.support.chain.fake_node import (
 )
 from tests.support.chain.node_group import NodeGroup
 from tests.support.index_model.proving_node import ProvingNode
+from tests.support.loop_turns import counted_turns
 from tests.support.rows.core import a_hash, a_wallet, follow, value
 
 ANN, BOB = a_wallet(1), a_wallet(2)
@@ -1052,19 +1053,11 @@ async def test_other_tasks_run_while_a_block_of_thousands_of_logs_is_compared() 
     hashes["blockNumber"] = "0x1"
     given = {"address": hex_of(ANN), "topics": [hex_of(a_hash("a topic"))], "data": "0x"}
     logs = [{**hashes, **given, "logIndex": hex(index)} for index in range(4_000)]
-    turns = 0
-
-    async def take_turns() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
 
     async def read(_node: Node) -> tuple[list[dict[str, Any]], Hash32]:
         return logs, block
 
     last = Header(1, block, a_hash("its parent"), 0, bytes(256), None)
-    others = asyncio.create_task(take_turns())
-    assert await LogWitnesses().confirmed(node, logs, LogQuestion([], last, read)) == logs
-    others.cancel()
-    assert turns >= 2 * len(logs) / 200, "the logs of each node are compared 200 at a time"
+    with counted_turns() as turns:
+        assert await LogWitnesses().confirmed(node, logs, LogQuestion([], last, read)) == logs
+    assert turns.count >= 2 * len(logs) / 200, "the logs of each node are compared 200 at a time"

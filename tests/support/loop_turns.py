@@ -1,8 +1,15 @@
-"""Counts the turns of the event loop, for tests of work that must leave turns to others."""
+"""Counts the turns of the event loop, for tests of work that must leave turns to others.
+
+A callback or task that such a test leaves behind would spin the loop of all later tests of its
+worker: `is_spinning` finds one.
+"""
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+
+SPINNING_TURNS = 1_000
 
 
 class LoopTurns:
@@ -26,3 +33,13 @@ def counted_turns() -> Iterator[LoopTurns]:
         yield turns
     finally:
         turns.is_over = True
+
+
+async def is_spinning() -> bool:
+    """Whether something besides the caller is due in each of a thousand turns in a row."""
+    due = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
+    for _ in range(SPINNING_TURNS):
+        await asyncio.sleep(0)
+        if not due:
+            return False
+    return True
