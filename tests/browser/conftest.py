@@ -4,11 +4,13 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest_asyncio
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, async_playwright, expect
 
 from tests.support.instances.instance import Instance
-from tests.support.sites.visitors import NewVisitor, Visitor, a_visitor
+from tests.support.sites.visitors import TIMEOUT_MILLISECONDS, NewVisitor, Visitor, a_visitor
 from tests.support.tools import chromium_path
+
+expect.set_options(timeout=TIMEOUT_MILLISECONDS)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -136,7 +136,7 @@ async def test_a_code_is_shown_though_the_page_cannot_be_renewed_after_it(member
         await member.page.route("**/v1/perks", lambda route: route.abort())
         await member.page.get_by_role("button", name=f"Redeem {MUG}").click()
         news = member.page.get_by_role("status").filter(has_text="Your code: ")
-        await expect(news).to_be_visible(timeout=30_000)
+        await expect(news).to_be_visible()
         await member.page.unroute_all()
 
 
@@ -165,13 +165,13 @@ async def test_a_member_without_ltz_for_a_second_one_can_still_ask_for_the_code(
         await member.page.route("**/v1/redeem", late, times=1)
         await redeem.click()
         news = member.page.get_by_role("status")
-        await expect(news.filter(has_text="Press Redeem again")).to_be_visible(timeout=30_000)
+        await expect(news.filter(has_text="Press Redeem again")).to_be_visible()
         await expect(other).to_be_disabled()
 
         await member.page.reload()
         await expect(other).to_be_disabled()
         await redeem.click()
-        await expect(news.filter(has_text="Your code: ")).to_be_visible(timeout=30_000)
+        await expect(news.filter(has_text="Your code: ")).to_be_visible()
         await expect(redeem).to_be_disabled()
         await member.page.unroute_all()
 
@@ -183,7 +183,7 @@ async def test_a_redemption_by_the_keyboard_leaves_the_focus_where_it_was(member
         await button.focus()
         await member.page.keyboard.press("Enter")
         news = member.page.get_by_role("status").filter(has_text=re.compile("Your code|as often"))
-        await expect(news).to_be_visible(timeout=30_000)
+        await expect(news).to_be_visible()
         await expect(button).to_be_focused()
 
 
@@ -336,7 +336,7 @@ async def test_the_blocks_of_one_page_show_a_redemption(member: Member) -> None:
     order = (await request.value).post_data_json
     assert order is not None
     assert order["maxCost"] == 15
-    await expect(perks.get_by_role("status")).to_contain_text("Your code: ", timeout=30_000)
+    await expect(perks.get_by_role("status")).to_contain_text("Your code: ")
     await expect(member.part("balance")).to_have_text("85 LTZ")
 
 

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-
 SPINNING_TURNS = 1_000
 
 
