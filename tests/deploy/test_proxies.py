@@ -31,7 +31,7 @@ CLIENT = "127.0.0.2"
 """The proxies speak to ltzd from 127.0.0.1."""
 BODY_LIMIT = 10_240
 EVENTS = "/service-api/manual-event"
-STOP_SECONDS = 10
+STOP_SECONDS = 60
 DRAIN_SECONDS = 0.5
 BUSY = 30
 """Requests after which every caller has had an answer of this process."""

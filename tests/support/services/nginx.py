@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 _SITE = Path(__file__).resolve().parents[3] / "config" / "proxy" / "nginx.conf"
-_STOP_SECONDS = 10
+_STOP_SECONDS = 60
 _ONE_SERVER = "    server 127.0.0.1:8000 max_fails=3 fail_timeout=1s;"
 
 
