@@ -44,7 +44,7 @@ async def woken(connection: Connection, *channels: str) -> AsyncIterator[None]:
     for channel, event in events.items():
         await connection.add_listener(channel, lambda *_, event=event: event.set())
     yield
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         for event in events.values():
             await event.wait()
 

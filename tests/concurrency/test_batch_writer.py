@@ -259,7 +259,7 @@ async def test_retried_items_keep_their_order_ahead_of_later_items(
 async def test_an_item_that_keeps_losing_races_fails_after_a_bounded_time(ledger: Ledger) -> None:
     ledger.verdict = lambda item: RETRY if item == 2 else f"did {item}"
     writer = Commits(ledger.write, "item", max_retry_seconds=0.05)
-    async with committing(writer) as commits, asyncio.timeout(5):
+    async with committing(writer) as commits, asyncio.timeout(20):
         answers = await submit_all(commits, [1, 2, 3])
     assert (answers[0], answers[2]) == ("did 1", "did 3")
     assert isinstance(answers[1], Unavailable)

@@ -140,7 +140,7 @@ async def test_health_waits_two_seconds_at_most_for_an_identity_provider_that_ha
 ) -> None:
     async with an_event_surface(database_url, tmp_path) as surface:
         daemon = replace(surface.daemon, identity=cast("IdentityProvider", HungProvider()))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             health = await _health(daemon)
     assert (health.database, health.blockchain, health.identity_provider) == (True, True, False)
 

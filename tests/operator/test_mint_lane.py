@@ -69,7 +69,7 @@ async def test_a_waiting_caller_gets_the_hash_of_its_reward(world: World) -> Non
     assert hash_ in world.node.pool
 
     async with world.serving():
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await wakeup.wait(30)
     assert await value(world.observer, "SELECT published_at IS NOT NULL FROM attempts")
 

@@ -67,7 +67,7 @@ async def notified_channels(url: str, act: Callable[[], Awaitable[object]]) -> l
         await listener.add_listener(channel, on_notification)
     await act()
     await listener.execute("SELECT pg_notify('ltzd_webhooks', 'end')")
-    await asyncio.wait_for(ended.wait(), 5)
+    await asyncio.wait_for(ended.wait(), 20)
     await listener.close()
     return channels[:-1]
 

@@ -53,7 +53,7 @@ async def say(surface: RunningSurfaces, raw: bytes) -> bytes:
     """All that the server answers until it ends the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", int(surface.url.rpartition(":")[2]))
     writer.write(raw)
-    received = await asyncio.wait_for(reader.read(), 5)
+    received = await asyncio.wait_for(reader.read(), 20)
     writer.close()
     return received
 
@@ -130,7 +130,7 @@ async def test_a_well_formed_chunked_body_is_read(
         writer.write(chunk)
         await writer.drain()
     writer.write(SECOND)
-    received = await asyncio.wait_for(reader.read(), 5)
+    received = await asyncio.wait_for(reader.read(), 20)
     writer.close()
     assert b"domain: is required" in received
     assert received.count(b"HTTP/1.1 ") == 2

@@ -95,7 +95,7 @@ async def say(surface: RunningSurfaces, line: str, hosts: bytes) -> tuple[int, A
     length = b"Content-Length: 0\r\n" if line.startswith("POST") else b""
     version = b"" if " HTTP/" in line else b" HTTP/1.1"
     writer.write(line.encode() + version + b"\r\n" + hosts + length + b"Connection: close\r\n\r\n")
-    head, _, body = (await asyncio.wait_for(reader.read(), 5)).partition(b"\r\n\r\n")
+    head, _, body = (await asyncio.wait_for(reader.read(), 20)).partition(b"\r\n\r\n")
     writer.close()
     await writer.wait_closed()
     return int(head.split(b" ")[1]), json.loads(body) if body[:1] == b"{" else body

@@ -134,7 +134,7 @@ async def say(surface: RunningSurfaces, raw: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(raw)
-        return await asyncio.wait_for(reader.read(), 5)
+        return await asyncio.wait_for(reader.read(), 20)
     finally:
         writer.close()
         await writer.wait_closed()

@@ -80,7 +80,7 @@ async def a_tls_surface(
         limit = app.ctx.connection_limit
         yield TlsSurface(folder, certificate, await port, client, events, limit, stop, serving)
     stop.set()
-    await asyncio.wait_for(serving, 10)
+    await asyncio.wait_for(serving, 20)
 
 
 @pytest_asyncio.fixture
@@ -105,7 +105,7 @@ async def test_tls_below_1_2_is_refused_and_1_2_is_not(surface: TlsSurface) -> N
 async def test_plain_http_gets_no_answer_on_the_same_port(surface: TlsSurface) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", surface.port)
     writer.write(b"GET /service-api/health HTTP/1.1\r\nHost: x\r\n\r\n")
-    received = await asyncio.wait_for(reader.read(), 5)
+    received = await asyncio.wait_for(reader.read(), 20)
     writer.close()
     assert b"HTTP/1.1" not in received
 
@@ -152,7 +152,7 @@ async def test_a_request_in_flight_and_its_connection_outlive_a_renewal(
 
 
 async def _answer(reader: asyncio.StreamReader) -> bytes:
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
     length = re.search(rb"(?i)content-length: (\d+)", head)
     assert length is not None
     await reader.readexactly(int(length[1]))
@@ -301,7 +301,7 @@ async def test_a_client_that_begins_no_handshake_is_hung_up_on_and_holds_up_nobo
         reader, writer = await asyncio.open_connection("127.0.0.1", surface.port)
         async with surface.client.get(f"{surface.url}/health") as answer:
             assert answer.status == 200
-        assert await asyncio.wait_for(reader.read(), 10) == b""
+        assert await asyncio.wait_for(reader.read(), 20) == b""
         writer.close()
 
 
@@ -312,7 +312,7 @@ async def test_connections_without_a_handshake_count_towards_the_limit(tmp_path:
         async with surface.client.get(f"{surface.url}/health") as answer:
             assert answer.status == 200
         for reader, _ in silent[:2]:
-            assert await asyncio.wait_for(reader.read(), 10) == b""
+            assert await asyncio.wait_for(reader.read(), 20) == b""
         assert len(surface.limit) == 3
         for _, writer in silent:
             writer.close()
@@ -324,14 +324,14 @@ async def test_stopping_ends_handshakes(tmp_path: Path) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", surface.port)
         await until(lambda: _is(len(surface.limit) == 1))
         surface.stop.set()
-        assert await asyncio.wait_for(reader.read(), 10) == b""
+        assert await asyncio.wait_for(reader.read(), 20) == b""
         writer.close()
 
 
 async def test_a_failed_handshake_is_forgotten(surface: TlsSurface) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", surface.port)
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-    await asyncio.wait_for(reader.read(), 10)
+    await asyncio.wait_for(reader.read(), 20)
     writer.close()
     await until(lambda: _is(len(surface.limit) == 0))
 

@@ -128,7 +128,7 @@ async def php(*arguments: str) -> tuple[int | None, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         output, _ = await process.communicate()
     return process.returncode, output.decode()
 

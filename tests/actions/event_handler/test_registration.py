@@ -54,7 +54,7 @@ async def test_a_new_user_of_two_brands_is_answered_if_one_brand_reaches_its_lim
             return user
 
         monkeypatch.setattr(handler._identity, "wallet_of_email", slow)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             outcomes = await asyncio.gather(
                 *(handler.record(a_request("new@shop.example", brand_id=brand)) for brand in order),
                 return_exceptions=True,

@@ -84,7 +84,7 @@ def writer(pool: Pool, database_url: str) -> EventWriter:
 
 
 async def write(writer: EventWriter, *claims: PreparedEvent) -> list[object]:
-    async with running(writer.run()), asyncio.timeout(5):
+    async with running(writer.run()), asyncio.timeout(20):
         return await asyncio.gather(*map(writer.write, claims), return_exceptions=True)
 
 
@@ -162,7 +162,7 @@ async def _others_are_written_beside(
     for event in held_up:
         waiting.append(asyncio.create_task(writer.write(event)))
         await until(lambda: value(pool, WAITS))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         for name in ("bob", "cid"):
             await writer.write(a_claim(name, under(None)))
     assert not any(task.done() for task in waiting)

@@ -23,7 +23,7 @@ CREATE TRIGGER full_disk BEFORE INSERT ON events EXECUTE FUNCTION full_disk()
 
 
 async def record(handler: EventHandler, *emails: str) -> list[object]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         return await asyncio.gather(
             *(handler.record(a_request(email)) for email in emails), return_exceptions=True
         )

@@ -151,7 +151,7 @@ async def test_a_relay_that_settled_before_is_found_by_a_poll(
     (failed,) = await write(pool, a_relay(key="k", failure="ClaimsPaused()"))
     (row,) = await send(pool, lane)
     await mined(pool, lane, [row.id])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         first, second = await asyncio.gather(joined(waiters, relay), joined(waiters, failed))
     assert first is not None
     assert first.id == relay
@@ -173,7 +173,7 @@ async def test_a_user_is_idle_when_none_of_his_serialized_relays_is_in_flight(
 
     await mined(pool, lane, [rows[0].id])
     wakeups.notify(RELAYED)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         await turn
     assert not others_turn.done()
     others_turn.cancel()
@@ -182,7 +182,7 @@ async def test_a_user_is_idle_when_none_of_his_serialized_relays_is_in_flight(
 async def test_waiting_for_an_idle_user_returns_at_once(
     waiters: RelayWaiters,
 ) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         await waiters.user_idle(USER, late())
 
 
@@ -204,7 +204,7 @@ async def test_withdrawing_a_relay_makes_its_user_idle(
     async with session(pool) as connection:
         assert await relays.withdraw(connection, relay)
     wakeups.notify(RELAYED)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         await turn
 
 
@@ -239,5 +239,5 @@ async def test_a_lost_database_connection_fails_one_poll_and_no_waiter(
         await until(lambda: true(bool(failures)))
         assert not wait.done()
     wakeups.notify(RELAYED)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         assert await wait is not None

@@ -284,7 +284,7 @@ async def test_a_committed_check_in_wakes_the_mint_lane_of_this_process(
     listening = asyncio.create_task(listen())
     with capture_logs() as logs:
         await world.check_ins.check_in(ANN)
-    await asyncio.wait_for(listening, 5)
+    await asyncio.wait_for(listening, 20)
 
     assert notifications == [1]
     assert [(log["event"], log["streak"], log["ltz"]) for log in logs] == [
@@ -382,7 +382,7 @@ async def test_a_reached_milestone_stays_claimable_after_the_streak_is_lost(worl
     with capture_logs() as logs:
         assert await world.check_ins.claim_milestone(ANN, 2) == 20
 
-    await asyncio.wait_for(world.reward_wakeup.wait(seconds=60), 5)
+    await asyncio.wait_for(world.reward_wakeup.wait(seconds=60), 20)
     assert (await world.rewards())[-1] == (4, ANN.wallet, 20, date(2027, 1, 4))
     assert [(log["event"], log["milestone"], log["ltz"]) for log in logs] == [
         ("milestone.claimed", 2, 20)

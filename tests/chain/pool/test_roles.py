@@ -41,7 +41,7 @@ async def crowded(fleet: Fleet, requests: int) -> AsyncIterator[list[asyncio.Tas
 async def test_unanswered_requests_of_http_take_no_connection_from_another_role(role: str) -> None:
     node = FleetNode("only")
     async with a_fleet(node, policy=FEW) as fleet, crowded(fleet, 10 * CONNECTIONS) as tasks:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             answers = [await fleet.pool.client(role).call("who") for _ in range(5)]
         assert answers == ["only"] * 5
         assert node.requests.count(SLOW) == CONNECTIONS

@@ -198,7 +198,7 @@ async def test_a_waiting_delivery_does_not_hold_up_the_stop(
     await control_endpoints.order(delaySeconds=600, times=1)
     waiting = asyncio.create_task(control_endpoints.deliver())
     await until(control_endpoints.inbox)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await control_endpoints.sandbox.stop()
     with pytest.raises(aiohttp.ClientError):
         await waiting

@@ -107,7 +107,7 @@ async def test_anvil_killed_hard_comes_back_with_what_it_had_written(folder: Pat
 
     await until(written)
     os.kill(first.service.pid, signal.SIGKILL)
-    await asyncio.wait_for(processes.until_ended(first.service), 5.0)
+    await asyncio.wait_for(processes.until_ended(first.service), 20)
 
     again = await chain.start(folder, "anvil", 0.0, None)
     assert await chain.genesis_hash(again.rpc_url) == genesis

@@ -154,7 +154,7 @@ async def test_committed_rows_survive_the_kill_of_the_server_itself(used: Path) 
     database = await postgres.start(used)
     await ask(database.url, "CREATE TABLE survives AS SELECT 8 AS number")
     os.kill(database.service.pid, signal.SIGKILL)
-    await asyncio.wait_for(processes.until_ended(database.service), 5.0)
+    await asyncio.wait_for(processes.until_ended(database.service), 20)
 
     again = await postgres.start(used)
     assert await ask(again.url, "SELECT number FROM survives") == 8
@@ -169,7 +169,7 @@ async def test_a_frozen_process_of_a_killed_server_keeps_nothing_down(
     backend = await connection.fetchval("SELECT pg_backend_pid()")
     os.kill(backend, signal.SIGSTOP)
     os.kill(database.service.pid, signal.SIGKILL)
-    await asyncio.wait_for(processes.until_ended(database.service), 5.0)
+    await asyncio.wait_for(processes.until_ended(database.service), 20)
 
     again = await postgres.start(used)
     assert await ask(again.url, "SELECT 1") == 1

@@ -31,7 +31,7 @@ async def test_a_page_of_this_machine_reads_the_reply(origin: str) -> None:
         assert "result" in await reply.json()
         async with rpc.http.ws_connect(rpc.url, origin=origin) as socket:
             await socket.send_json(CALL)
-            assert "result" in await socket.receive_json(timeout=5)
+            assert "result" in await socket.receive_json(timeout=20)
 
 
 @pytest.mark.parametrize("origin", FOREIGN)

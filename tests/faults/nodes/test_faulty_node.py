@@ -479,7 +479,7 @@ class Subscriber:
         return await self.next()
 
     async def next(self) -> Any:
-        return await self.socket.receive_json(timeout=10)
+        return await self.socket.receive_json(timeout=20)
 
     async def head(self) -> int:
         message = await self.next()
@@ -573,7 +573,7 @@ async def test_a_dead_node_ends_its_sockets(site: Site, subscriber: Subscriber) 
 
 async def assert_broken(subscriber: Subscriber) -> None:
     async def is_over() -> bool:
-        message = await subscriber.socket.receive(timeout=10)
+        message = await subscriber.socket.receive(timeout=20)
         ends = {aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.ERROR}
         return message.type in ends
 

@@ -301,7 +301,7 @@ async def test_a_lane_whose_term_has_ended_fails_no_reward(world: World) -> None
         world.node.mines_at_once = False
         await value(world.observer, "UPDATE lanes SET epoch = epoch + 1 RETURNING epoch")
         await queue_for(world, [BAD, a_wallet(1)])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             await world.some_polls()
         # The lane's next term finds the reward, since its epoch is the newest again.
         await until(lambda: _failures(world, 1))

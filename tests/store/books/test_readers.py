@@ -38,7 +38,7 @@ async def test_both_connections_read_one_moment_at_once(pair: Pair, database_url
     writer = await database.connect(database_url, "test")
     async with readers_of(pair) as readers:
         await writer.execute("INSERT INTO blocks VALUES ('a', 1, 'b', now())")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             answers = await asyncio.gather(readers.read(read), readers.read(read))
     await writer.close()
 

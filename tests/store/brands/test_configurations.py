@@ -142,7 +142,7 @@ async def test_a_change_is_announced(db: Connection, sealer: Sealer, database_ur
     async with connected(database_url) as listener:
         await listener.add_listener(wakeups.BRANDS, lambda *_: notified.set())
         await brands.apply(db, a_brand(), sealer)
-        await asyncio.wait_for(notified.wait(), timeout=10)
+        await asyncio.wait_for(notified.wait(), timeout=20)
 
 
 async def test_the_brand_cache_follows_the_database(db: Connection, sealer: Sealer) -> None:

@@ -105,4 +105,4 @@ async def test_resuming_wakes_the_mint_lane(db: Connection, sealer: Sealer) -> N
 
     await brand_records.switch(db, brand.address, "paused", on=False)
 
-    await asyncio.wait_for(notified.wait(), timeout=10)
+    await asyncio.wait_for(notified.wait(), timeout=20)

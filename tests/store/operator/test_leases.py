@@ -307,7 +307,7 @@ async def test_a_frozen_process_has_lost_the_lease_when_it_wakes_up(
         frozen_until = monotonic() + 1.5
         while monotonic() < frozen_until:
             pass
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(20):
             await holding
 
 

@@ -87,7 +87,7 @@ async def test_a_reward_that_another_statement_has_locked_is_left_out_at_once(po
     lane = await another_lane(pool)
     async with transaction(pool) as other:
         await other.execute("SELECT FROM rewards WHERE id = $1 FOR UPDATE", ids[0])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             assert await claim(pool, lane, ids) == {ids[1]}
     assert await claim(pool, lane, ids) == set(ids)
 

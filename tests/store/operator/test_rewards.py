@@ -369,7 +369,7 @@ async def test_requeueing_a_failed_reward_wakes_the_lane(pool: Pool, database_ur
         await listener.add_listener(REWARDS, lambda *_: woken.set())
         await rewards.fail(connection, lane, {bad: "no reason"})
         await rewards.retry(connection, bad)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await woken.wait()
         await listener.reset()
 

@@ -311,7 +311,7 @@ async def test_writers_of_the_same_users_in_different_orders_do_not_deadlock(poo
 async def test_users_do_not_wait_for_each_other(pool: Pool) -> None:
     async with transaction(pool) as first, transaction(pool) as other:
         await relays.lock_users(first, [USER])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await relays.lock_users(other, [OTHER_USER])
 
 

@@ -22,7 +22,7 @@ async def notifications(url: str, *channels: str) -> AsyncIterator[list[object]]
         await listener.add_listener("fence", lambda *_: fence.set())
         yield payloads
         await listener.execute("NOTIFY fence")
-        await asyncio.wait_for(fence.wait(), timeout=10)
+        await asyncio.wait_for(fence.wait(), timeout=20)
     finally:
         await listener.close()
 

@@ -81,7 +81,7 @@ class StubbedSite:
     async def ask_raw(self, request: bytes) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(request)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             answer = await reader.read()
         writer.close()
         return answer

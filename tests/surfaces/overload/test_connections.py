@@ -41,13 +41,13 @@ class Client:
 
     async def status(self) -> int:
         """The status of the next answer, whose body is read."""
-        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 10)
+        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 20)
         length = head.lower().partition(b"content-length: ")[2].split(b"\r", 1)[0]
         await self.reader.readexactly(int(length))
         return int(head.split(b" ")[1])
 
     async def is_closed(self) -> bool:
-        return await asyncio.wait_for(self.reader.read(1), 10) == b""
+        return await asyncio.wait_for(self.reader.read(1), 20) == b""
 
     def close(self) -> None:
         self.writer.transport.abort()

@@ -137,7 +137,7 @@ async def say(surface: RunningSurfaces, *pieces: bytes) -> bytes:
         for piece in pieces:
             writer.write(piece)
             await asyncio.sleep(0.02)
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
         length = next(
             int(line.partition(b":")[2])
             for line in head.lower().split(b"\r\n")
