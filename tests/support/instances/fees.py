@@ -9,11 +9,19 @@ from tests.support.waiting import until
 
 
 async def mine_at(instance: Instance, base_fee: int) -> None:
-    """Mines a block with this base fee; an empty block lowers the next base fee by an eighth."""
+    """Mines a block with this base fee; an empty block lowers the next base fee by an eighth.
+
+    Returns once the lane knows the next base fee, also of blocks that its own mints make meanwhile.
+    """
     await instance.rpc("anvil_setNextBlockBaseFeePerGas", hex(base_fee))
     await instance.rpc("evm_mine")
-    history = await instance.rpc("eth_feeHistory", "0x1", "latest", [])
-    await lane_shows(instance, 'base_fee_wei{kind="mint"}', int(history["baseFeePerGas"][-1], 16))
+
+    async def the_lane_knows_the_next_fee() -> bool:
+        history = await instance.rpc("eth_feeHistory", "0x1", "latest", [])
+        next_fee = int(history["baseFeePerGas"][-1], 16)
+        return await _shown(instance, 'base_fee_wei{kind="mint"}') == [next_fee]
+
+    await until(the_lane_knows_the_next_fee, 60.0)
 
 
 @asynccontextmanager
@@ -28,10 +36,14 @@ async def mined_by_hand(instance: Instance) -> AsyncIterator[None]:
 
 async def lane_shows(instance: Instance, gauge: str, wanted: float) -> None:
     async def shows_it() -> bool:
-        url = f"http://127.0.0.1:{instance.admin_port}/metrics"
-        async with instance.http.get(url) as reply:
-            shown = await reply.text()
-        lines = [line for line in shown.splitlines() if line.startswith(f"ltzd_operator_{gauge} ")]
-        return [float(line.split()[-1]) for line in lines] == [wanted]
+        return await _shown(instance, gauge) == [wanted]
 
     await until(shows_it, 60.0)
+
+
+async def _shown(instance: Instance, gauge: str) -> list[float]:
+    url = f"http://127.0.0.1:{instance.admin_port}/metrics"
+    async with instance.http.get(url) as reply:
+        shown = await reply.text()
+    lines = [line for line in shown.splitlines() if line.startswith(f"ltzd_operator_{gauge} ")]
+    return [float(line.split()[-1]) for line in lines]
