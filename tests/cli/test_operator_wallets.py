@@ -193,6 +193,7 @@ async def naming(node: FakeNode, data_dir: Path) -> AsyncIterator[None]:
     async with a_served_node(node) as url:
         content = json.loads((data_dir / "dev.json").read_text()) | {
             "rpcUrl": url,
+            "chainId": CHAIN_ID,
             "contracts": dict(zip(names, map(hex_of, (LTZ_AT, *OTHERS_AT)), strict=True)),
         }
         write_secret(data_dir / "dev.json", json.dumps(content))

@@ -32,7 +32,7 @@ class AgreeingNodes:
 
     @property
     def first(self) -> RpcClient:
-        """The node for questions to which nodes may have different answers, such as prices."""
+        """The node that a command of many steps works with before all nodes confirm the result."""
         return next(iter(self.clients.values()))
 
     async def each(self, read: Callable[[RpcClient], Awaitable[T]]) -> dict[str, T]:
