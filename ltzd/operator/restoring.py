@@ -216,7 +216,7 @@ class _Witnesses:
     head: int
 
     async def agreed(self, read: Callable[[ChainView], Awaitable[T]]) -> T:
-        """What every node shows of LTZ's references after its newest block.
+        """The answer of every node about LTZ's references after its newest block.
 
         Raises NodeUnavailable if they do not agree: a node that lies could hide the references that
         are lost, or invent so many that no free one is left.

@@ -528,7 +528,7 @@ async def test_references_are_read_from_a_node_that_has_reached_the_index(world:
 async def test_references_that_one_of_two_nodes_invents_raise_no_counter(
     world: World, liar: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It could invent so many that none is left."""
+    """A lying node could invent so many that none is left."""
     monkeypatch.setattr(agreement, "_LAG_SECONDS", 0.1)
     async with world.serving():
         pass

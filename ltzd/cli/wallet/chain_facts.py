@@ -40,7 +40,10 @@ async def read(
     wallet: Address,
     kind: str,
 ) -> WalletOnChain:
-    """What all nodes of the chain show. Raises NodeUnavailable, also if they do not agree."""
+    """The facts that all nodes of the chain show.
+
+    Raises NodeUnavailable, also if the nodes do not agree.
+    """
     async with answering_nodes(rpc_urls, chain.chain_id, chain.genesis_hash) as answering:
         return await AgreeingNodes(answering.clients).agreed(
             "the wallet's roles, gas money and nonce",
