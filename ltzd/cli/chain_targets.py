@@ -67,4 +67,4 @@ def _of_dev(data_dir: Path) -> ChainTarget:
     contracts = OfferContracts(
         chain.contracts["PerkNFT"], chain.contracts["PointsSale"], chain.contracts["BusinessEscrow"]
     )
-    return ChainTarget((chain.rpc_url,), contracts, DEV_FEES)
+    return ChainTarget((chain.rpc_url,), contracts, DEV_FEES, chain.chain_id)

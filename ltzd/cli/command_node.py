@@ -4,12 +4,12 @@ Most commands make all requests to the first node that answers, so that they see
 chain. A command that compares, or that signs with a person's key, asks all nodes.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from ltzd.chain.deployment.agreement import AgreeingNodes
-from ltzd.chain.node.client import RpcClient, node_name
+from ltzd.chain.node.client import RpcClient, node_name, node_names
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.opening import open_rpc
 from ltzd.chain.node.rpc import RpcPolicy
@@ -24,9 +24,13 @@ _ANSWER_SECONDS = 5.0
 class AnsweringNodes:
     """The nodes that answer, by name, and what is wrong with the others, the `silent` ones."""
 
-    nodes: tuple[tuple[str, Node], ...]
+    clients: Mapping[str, RpcClient]
     faults: tuple[str, ...]
     silent: tuple[str, ...]
+
+    @property
+    def nodes(self) -> tuple[tuple[str, Node], ...]:
+        return tuple((name, Node(rpc)) for name, rpc in self.clients.items())
 
 
 @asynccontextmanager
@@ -35,9 +39,9 @@ async def answering_nodes(
 ) -> AsyncIterator[AnsweringNodes]:
     """Opens all nodes of the chain that answer. Raises NodeUnavailable if none does."""
     async with AsyncExitStack() as stack:
-        nodes, faults, silent = [], [], []
-        for url in urls:
-            name = node_name(url)
+        clients: dict[str, RpcClient] = {}
+        faults, silent = [], []
+        for name, url in zip(node_names(urls), urls, strict=True):
             rpc = await stack.enter_async_context(
                 open_rpc(url, RpcPolicy(timeout_seconds=_ANSWER_SECONDS))
             )
@@ -46,13 +50,13 @@ async def answering_nodes(
             except NodeUnavailable as error:
                 fault = error.message
             if fault is None:
-                nodes.append((name, Node(rpc)))
+                clients[name] = rpc
             else:
                 faults.append(f"{name}: {fault}")
                 silent.append(name)
-        if not nodes:
+        if not clients:
             raise NodeUnavailable(f"No node answers ({'; '.join(faults)})")
-        yield AnsweringNodes(tuple(nodes), tuple(faults), tuple(silent))
+        yield AnsweringNodes(clients, tuple(faults), tuple(silent))
 
 
 async def _foreign_chain(node: Node, chain_id: int, genesis: Hash32) -> str | None:
@@ -71,15 +75,14 @@ async def agreeing_nodes(
 ) -> AsyncIterator[AgreeingNodes]:
     """Opens all nodes that answer, for a command that signs, and prints which do not.
 
-    `chain_id` is the chain that the person means, by the setting or option `named_by`; None if it
-    is not named. Raises NodeUnavailable if no node answers, and Misconfigured if one is on another
-    chain.
+    `chain_id` is the chain that the person means, by the setting or option `named_by`. Raises
+    NodeUnavailable if no node answers, and Misconfigured if one is on another chain, or if
+    `chain_id` is None: nodes that lie would choose the chain that the signature is valid on.
     """
     async with AsyncExitStack() as stack:
         clients: dict[str, RpcClient] = {}
         faults = []
-        for url in urls:
-            name = node_name(url)
+        for name, url in zip(node_names(urls), urls, strict=True):
             rpc = await stack.enter_async_context(
                 open_rpc(url, RpcPolicy(timeout_seconds=_ANSWER_SECONDS))
             )
@@ -88,7 +91,13 @@ async def agreeing_nodes(
             except NodeUnavailable as error:
                 faults.append(f"{name}: {error.message}")
                 continue
-            if chain_id not in {None, shown}:
+            if chain_id is None:
+                raise Misconfigured(
+                    f"{named_by} is not set, and the node {name} says that it is on chain {shown}. "
+                    "A signature is valid on the chain that it names, so a person must name it: "
+                    f"set {named_by} = {shown} if you mean that chain. Nothing was sent."
+                )
+            if chain_id != shown:
                 raise Misconfigured(
                     f"The node {name} is on chain {shown}, not on {chain_id}: correct node.urls or "
                     f"{named_by}. Nothing was sent."

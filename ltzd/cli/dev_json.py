@@ -26,6 +26,7 @@ class DevContracts:
     """`contracts` are addresses by name."""
 
     rpc_url: str
+    chain_id: int
     contracts: Mapping[str, Address]
 
 
@@ -51,7 +52,7 @@ def read_chain(data_dir: Path) -> DevContracts:
     content = _content(data_dir)
     try:
         addresses = {name: address_of(content["contracts"][name]) for name in _CONTRACTS}
-        return DevContracts(_text(content, "rpcUrl"), addresses)
+        return DevContracts(_text(content, "rpcUrl"), int(content["chainId"]), addresses)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _malformed(data_dir) from error
 

@@ -5,9 +5,11 @@ Each part is one database transaction and safe to repeat.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
+from ltzd.chain.deployment.agreement import agreed_answer
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import LaneLost, NodeUnavailable, Refused
@@ -25,6 +27,8 @@ from ltzd.store.operator.lost_mints import LostMints
 from ltzd.store.operator.restore import LaneRecord
 from ltzd.store.wakeups import WALLETS, notify
 from ltzd.values import Address, checksummed
+
+T = TypeVar("T")
 
 NamedNodes = Sequence[tuple[str, Node]]
 
@@ -90,7 +94,10 @@ class WalletComparison:
                 "dropped them, or publish the missing ones. If somebody else has the wallet's key, "
                 f"retire it: `ltzd wallet retire {checksummed(self.wallet)} --stolen`."
             )
-        if self.must_resume and wallet_history.contradict_each_other(self.histories):
+        if self.must_resume and (
+            wallet_history.contradict_each_other(self.histories)
+            or wallet_history.is_outvoted_on_next(self.histories)
+        ):
             return _disagreement(self.wallet)
         if self.is_lowered_in_doubt and self.record is not None:
             return (
@@ -170,16 +177,16 @@ async def compare(
     chain = await followed_chain(connection)
     # Read before the nodes: an indexer that runs meanwhile does not count.
     cursor = await chains.cursor(connection, chain.chain_id)
-    view = await _view_reaching(nodes, cursor.number)
+    witnesses = await _witnesses(nodes, cursor.number)
     wallets = await restore.list_wallets(connection, chain.chain_id)
     compared = [
-        await _compare_lane(connection, nodes, silent, view, chain, cursor.number, wallet)
+        await _compare_lane(connection, nodes, silent, witnesses, chain, cursor.number, wallet)
         for wallet in wallets
     ]
     next_seq = await lanes.next_seq(connection, chain.chain_id, chain.ltz)
     free_seq = 0
     if next_seq is not None:
-        free_seq = await references.first_free_seq(view, chain.ltz, next_seq)
+        free_seq = await _first_free_seq(witnesses, chain, next_seq)
     heads = [history.head for lane in compared for history in lane.histories]
     return Comparison(
         chain,
@@ -187,7 +194,7 @@ async def compare(
         next_seq,
         free_seq,
         cursor.number,
-        max([view.head.number, *heads]),
+        max([witnesses.head, *heads]),
         await restore.count_waiting(connection),
         await lost_mints.count(connection),
     )
@@ -201,27 +208,59 @@ async def followed_chain(connection: Connection) -> ChainIdentity:
     return chain
 
 
-async def _view_reaching(nodes: NamedNodes, block_number: int) -> ChainView:
-    """The newest block of the first node whose head is at least this high.
+@dataclass(frozen=True, slots=True)
+class _Witnesses:
+    """The nodes that have reached the index, by name; one at least. `head` is the highest head."""
 
-    Raises NodeUnavailable if no node answers, or if all are below the block.
-    """
+    nodes: Mapping[str, Node]
+    head: int
+
+    async def agreed(self, read: Callable[[ChainView], Awaitable[T]]) -> T:
+        """The answer of every node about LTZ's references after its newest block.
+
+        Raises NodeUnavailable if they do not agree: a node that lies could hide the references that
+        are lost, or invent so many that no free one is left.
+        """
+
+        async def read_newest(node: Node) -> T:
+            return await read(await ChainView.newest(node))
+
+        async def ask_each() -> Mapping[str, T]:
+            answers = await asyncio.gather(*map(read_newest, self.nodes.values()))
+            return dict(zip(self.nodes, answers, strict=True))
+
+        subject = "the references that LTZ has used"
+        return await agreed_answer(subject, ask_each, "Nothing changed.")
+
+
+async def _witnesses(nodes: NamedNodes, block_number: int) -> _Witnesses:
+    """Raises NodeUnavailable if no node answers, or if all are below the block."""
     reads = [ChainView.newest(node) for _, node in nodes]
-    heads = []
-    for view in await asyncio.gather(*reads, return_exceptions=True):
+    heads: dict[str, int] = {}
+    for (name, _), view in zip(
+        nodes, await asyncio.gather(*reads, return_exceptions=True), strict=True
+    ):
         if isinstance(view, ChainView):
-            if view.head.number >= block_number:
-                return view
-            heads.append(view.head.number)
+            heads[name] = view.head.number
         elif not isinstance(view, NodeUnavailable):
             raise view
-    _refuse_behind(heads, block_number)
-    raise NodeUnavailable("No node shows its newest block")
+    if not heads:
+        raise NodeUnavailable("No node shows its newest block")
+    _refuse_behind(list(heads.values()), block_number)
+    reaching = {name: node for name, node in nodes if heads.get(name, -1) >= block_number}
+    return _Witnesses(reaching, max(heads.values()))
+
+
+async def _first_free_seq(witnesses: _Witnesses, chain: ChainIdentity, next_seq: int) -> int:
+    async def read_words(first: int) -> Mapping[int, int]:
+        return await witnesses.agreed(lambda view: references.words_from(view, chain.ltz, first))
+
+    return await references.first_free_seq_by(read_words, next_seq)
 
 
 def _refuse_behind(heads: Sequence[int], block_number: int) -> None:
     """Raises NodeUnavailable if all `heads` are below the block. `heads` must not be empty."""
-    if heads and max(heads) < block_number:
+    if max(heads) < block_number:
         raise NodeUnavailable(
             f"The nodes are behind: the index has read block {block_number}, and the highest head "
             f"of the nodes that answer is {max(heads)}. Such nodes show used nonces as free. "
@@ -234,7 +273,7 @@ async def _compare_lane(
     connection: Connection,
     nodes: NamedNodes,
     silent: Sequence[str],
-    view: ChainView,
+    witnesses: _Witnesses,
     chain: ChainIdentity,
     cursor: int,
     wallet: Address,
@@ -246,8 +285,8 @@ async def _compare_lane(
     # Read after the nodes: a running lane stores a transaction before it publishes it.
     record = await restore.find_lane(connection, chain.chain_id, wallet)
     held = LaneReferences() if record is None else record.references
-    has_taken = await references.first_taken(view, chain.ltz, held) is not None
-    return WalletComparison(wallet, record, tuple(histories), has_taken, tuple(silent))
+    taken = await witnesses.agreed(lambda view: references.first_taken(view, chain.ltz, held))
+    return WalletComparison(wallet, record, tuple(histories), taken is not None, tuple(silent))
 
 
 async def apply(connection: Connection, comparison: Comparison) -> Applied:
@@ -305,8 +344,10 @@ async def compare_wallet(
     """Read one wallet from the database and the nodes; changes nothing. Raises as `compare`."""
     chain = await followed_chain(connection)
     cursor = await chains.cursor(connection, chain.chain_id)
-    view = await _view_reaching(nodes, cursor.number)
-    return chain, await _compare_lane(connection, nodes, silent, view, chain, cursor.number, wallet)
+    witnesses = await _witnesses(nodes, cursor.number)
+    return chain, await _compare_lane(
+        connection, nodes, silent, witnesses, chain, cursor.number, wallet
+    )
 
 
 async def adopt(
@@ -329,9 +370,9 @@ async def adopt(
     seq = None
     if kind == MINT:
         cursor = await chains.cursor(connection, chain.chain_id)
-        view = await _view_reaching(nodes, cursor.number)
+        witnesses = await _witnesses(nodes, cursor.number)
         next_seq = await lanes.next_seq(connection, chain.chain_id, chain.ltz)
-        seq = await references.first_free_seq(view, chain.ltz, next_seq or 0)
+        seq = await _first_free_seq(witnesses, chain, next_seq or 0)
     async with connection.transaction():
         has_raised = seq is not None and await restore.raise_counter(
             connection, chain.chain_id, chain.ltz, seq

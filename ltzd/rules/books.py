@@ -71,6 +71,7 @@ class IndexedLtz:
     """The index's totals of LTZ; block `number` is the last that the indexer has read."""
 
     chain_id: int
+    genesis: Hash32
     ltz: Address
     first_block: int
     number: int

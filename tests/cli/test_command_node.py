@@ -2,9 +2,9 @@
 
 import pytest
 
-from ltzd.cli.command_node import first_answering
+from ltzd.cli.command_node import agreeing_nodes, first_answering
 from ltzd.errors import NodeUnavailable
-from tests.support.chain.node_fleet import FleetNode, serving
+from tests.support.chain.node_fleet import CHAIN_ID, FleetNode, serving
 
 
 async def test_a_command_uses_the_first_node_that_answers() -> None:
@@ -26,3 +26,12 @@ async def test_a_command_without_any_node_names_them_all_without_their_paths() -
                 pass
     assert first.url.removeprefix("http://") in raised.value.message
     assert "hunter2" not in raised.value.message
+
+
+async def test_two_nodes_behind_one_host_are_both_asked() -> None:
+    gateway = FleetNode("gateway")
+    async with (
+        serving(gateway),
+        agreeing_nodes([f"{gateway.url}?first", f"{gateway.url}?second"], CHAIN_ID) as nodes,
+    ):
+        assert len(await nodes.each(lambda rpc: rpc.call("who"))) == 2

@@ -10,8 +10,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from ltzd.chain.contracts.artifacts import CONTRACTS
+from ltzd.chain.deployment import agreement
+from ltzd.cli.wallet import chain_facts
+from ltzd.errors import NodeUnavailable
 from ltzd.rules.operator.transactions import State, Transaction
 from ltzd.store.database import Connection, Pool
+from ltzd.store.indexer import chains
 from ltzd.store.operator import lanes, transactions, wallets
 from ltzd.store.operator.leases import lane_lease
 from ltzd.store.operator.wallets import WalletState
@@ -193,6 +198,7 @@ async def naming(node: FakeNode, data_dir: Path) -> AsyncIterator[None]:
     async with a_served_node(node) as url:
         content = json.loads((data_dir / "dev.json").read_text()) | {
             "rpcUrl": url,
+            "chainId": CHAIN_ID,
             "contracts": dict(zip(names, map(hex_of, (LTZ_AT, *OTHERS_AT)), strict=True)),
         }
         write_secret(data_dir / "dev.json", json.dumps(content))
@@ -254,6 +260,20 @@ async def test_a_retired_wallet_is_granted_no_role(data_dir: Path, db: Connectio
     assert (refused.code, refused.out) == (1, "")
     assert f"{NAME} was retired at " in refused.err
     assert "grant the role to another wallet. Nothing was sent." in refused.err
+
+
+async def test_no_node_alone_tells_the_roles_of_a_new_wallet(
+    db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agreement, "_LAG_SECONDS", 0.1)
+    contracts = dict(zip(CONTRACTS, (LTZ_AT, *OTHERS_AT), strict=True))
+    chain = await chains.identity(db)
+    assert chain is not None
+    honest, liar = FakeNode(), FakeNode()
+    liar.is_minter = False
+    async with a_served_node(liar) as first, a_served_node(honest) as second:
+        with pytest.raises(NodeUnavailable, match="contradict each other about the wallet's roles"):
+            await chain_facts.read((first, second), chain, contracts, MINTER.address, "mint")
 
 
 async def test_a_key_file_whose_name_is_not_utf8_is_a_sentence(data_dir: Path) -> None:

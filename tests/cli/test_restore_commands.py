@@ -47,6 +47,7 @@ async def cli(world: World, data_dir: Path) -> AsyncIterator[Cli]:
     async with a_served_node(world.node) as url:
         content = json.loads((data_dir / "dev.json").read_text()) | {
             "rpcUrl": url,
+            "chainId": CHAIN_ID,
             "contracts": dict(zip(names, map(hex_of, (LTZ_AT, *OTHERS_AT)), strict=True)),
         }
         write_secret(data_dir / "dev.json", json.dumps(content))

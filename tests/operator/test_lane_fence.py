@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
+from ltzd.chain.deployment import agreement
 from ltzd.chain.signing import Signer, UnsignedTransaction
 from ltzd.errors import NodeUnavailable, Refused
 from ltzd.operator.mints.claims import RewardClaims
@@ -441,14 +442,21 @@ async def test_a_gap_in_the_pool_holds_the_lane_back(world: World) -> None:
         await world.adopt()
 
 
+@pytest.mark.parametrize("lag", [0, 1])
 async def test_a_nonce_that_one_node_alone_shows_as_used_leaves_the_lane_as_it_is(
-    world: World,
+    world: World, lag: int
 ) -> None:
-    """The lane would continue behind a hole, in which nothing is ever mined."""
+    """The lane would continue behind a hole, in which nothing is ever mined.
+
+    A node that invents nonces invents a higher head, too.
+    """
     async with world.serving():
         pass
+    world.node.mine()
     nodes = [world.node, world.node.sibling(), world.node.sibling()]
     nodes[0].false_nonce = 7
+    for honest in nodes[1:]:
+        honest.lag = lag
     done = await world.restore(nodes)
     assert done.resumed == ()
     (lane,) = done.held_back
@@ -514,6 +522,21 @@ async def test_references_are_read_from_a_node_that_has_reached_the_index(world:
     done = await world.restore([behind, world.node])
     assert [nonce for _, nonce in done.resumed] == [1]
     assert done.raised_to == 256
+
+
+@pytest.mark.parametrize("liar", [0, 1])
+async def test_references_that_one_of_two_nodes_invents_raise_no_counter(
+    world: World, liar: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lying node could invent so many that none is left."""
+    monkeypatch.setattr(agreement, "_LAG_SECONDS", 0.1)
+    async with world.serving():
+        pass
+    nodes = [world.node, world.node.sibling()]
+    nodes[liar].false_references = True
+    contradiction = "node 0 and node 1 contradict each other about the references"
+    with pytest.raises(NodeUnavailable, match=contradiction):
+        await world.restore(nodes)
 
 
 async def test_a_server_that_hides_its_timeline_is_known_by_its_start(world: World) -> None:

@@ -27,7 +27,7 @@ def test_references_that_only_one_side_has_are_found(chain: set[int], index: set
 
 @given(seqs, st.integers(0, 10_000))
 def test_every_word_that_may_hold_a_reference_is_read(used: set[int], next_seq: int) -> None:
-    indexed = IndexedLtz(1, Address(b""), 1, 1, Hash32(b""), 0, next_seq, words(used))
+    indexed = IndexedLtz(1, Hash32(b""), Address(b""), 1, 1, Hash32(b""), 0, next_seq, words(used))
     requested = set(indexed.words())
     assert {seq // 256 for seq in used} <= requested
     assert set(range(next_seq // 256 + 2)) <= requested

@@ -1,6 +1,6 @@
 """Reads LTZ's supply and used references after a given block, to compare them with the index."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ltzd.chain.contracts import abi_words, ltz
@@ -19,6 +19,11 @@ class LtzState:
 
     supply: int
     used: Mapping[int, int]
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for equal states."""
+        return self.supply, frozenset(self.used.items())
 
 
 async def read_state_at(

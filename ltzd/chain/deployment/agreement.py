@@ -32,7 +32,7 @@ class AgreeingNodes:
 
     @property
     def first(self) -> RpcClient:
-        """The node for questions to which nodes may have different answers, such as prices."""
+        """The node that a command of many steps works with before all nodes confirm the result."""
         return next(iter(self.clients.values()))
 
     async def each(self, read: Callable[[RpcClient], Awaitable[T]]) -> dict[str, T]:
@@ -46,20 +46,28 @@ class AgreeingNodes:
         read: Callable[[RpcClient], Awaitable[T]],
         consequence: str = "Nothing was sent.",
     ) -> T:
-        """The answer of every node. The error names its `subject`, and ends with `consequence`.
+        """The answer of every node. Raises as `agreed_answer`."""
+        return await agreed_answer(subject, lambda: self.each(read), consequence)
 
-        Raises NodeUnavailable if the nodes do not agree, and what `read` raises.
-        """
-        deadline = loop_time() + _LAG_SECONDS
-        while True:
-            answers = await self.each(read)
-            (_, answer), *others = answers.items()
-            if all(other == answer for _, other in others):
-                return answer
-            if loop_time() >= deadline:
-                raise NodeUnavailable(
-                    f"The nodes {' and '.join(answers)} contradict each other about {subject}: "
-                    "find out which of them is right, remove the other one from node.urls, and "
-                    f"repeat the command. {consequence}"
-                )
-            await asyncio.sleep(_ASK_AGAIN_SECONDS)
+
+async def agreed_answer(
+    subject: str, ask_each: Callable[[], Awaitable[Mapping[str, T]]], consequence: str
+) -> T:
+    """The answer that `ask_each` gets of every node; it returns the answers by the node's name.
+
+    Raises NodeUnavailable if the nodes do not agree, and what `ask_each` raises. The error names
+    the `subject`, and ends with `consequence`.
+    """
+    deadline = loop_time() + _LAG_SECONDS
+    while True:
+        answers = await ask_each()
+        answer, *others = answers.values()
+        if all(other == answer for other in others):
+            return answer
+        if loop_time() >= deadline:
+            raise NodeUnavailable(
+                f"The nodes {' and '.join(answers)} contradict each other about {subject}: "
+                "find out which of them is right, remove the other one from node.urls, and "
+                f"repeat the command. {consequence}"
+            )
+        await asyncio.sleep(_ASK_AGAIN_SECONDS)

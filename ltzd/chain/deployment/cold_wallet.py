@@ -21,7 +21,7 @@ from ltzd.chain.signing import SignedTransaction, Signer, UnsignedTransaction
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused, Unavailable
 from ltzd.rules.nodes.publications import PublishOutcome, merged
-from ltzd.rules.operator.fees import GWEI, FeePolicy, fees_for
+from ltzd.rules.operator.fees import GWEI, FeePolicy, fees_for, price_among
 from ltzd.values import Address, Hash32, address_of, bytes_of, checksummed, hash_of, hex_of
 
 _POLL_SECONDS = 0.05
@@ -125,7 +125,8 @@ class ColdWallet:
         return mined
 
     async def _sign(self, chain_id: int, nonce: int, to: Address, data: bytes) -> SignedTransaction:
-        fees = fees_for(await Node(self._nodes.first).current_gas_price(), self._fees)
+        prices = await self._nodes.each(lambda rpc: Node(rpc).current_gas_price())
+        fees = fees_for(price_among(list(prices.values()), self._fees), self._fees)
         if fees is None:
             raise Unavailable(
                 f"Gas costs more than {self._fees.cap // GWEI} gwei now, so nothing was sent; "

@@ -187,6 +187,16 @@ def node_name(url: str) -> str:
     return f"{parts.hostname}:{parts.port or default}"
 
 
+def node_names(urls: Sequence[str]) -> list[str]:
+    """The name of each node; a second node of the same host and port gets a number."""
+    names: list[str] = []
+    for url in urls:
+        name = node_name(url)
+        same = sum(known.split(" ")[0] == name for known in names)
+        names.append(f"{name} #{same + 1}" if same else name)
+    return names
+
+
 def secrets_of(url: str) -> list[str]:
     """The parts of a URL that no error text may hold, in case the node repeats them."""
     parts = urlsplit(url)

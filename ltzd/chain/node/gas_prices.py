@@ -1,10 +1,14 @@
 """Compares a gas price with other nodes' before a lane waits for it, or pays an absurd one."""
 
-from collections.abc import Callable
-
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.second_opinions import Question, compare_with_others
-from ltzd.rules.operator.fees import FeePolicy, GasPrice, are_far_apart, fees_for, with_lowest_tip
+from ltzd.rules.operator.fees import (
+    FeePolicy,
+    GasPrice,
+    are_far_apart,
+    highest_payable,
+    with_lowest_tip,
+)
 
 GAS_PRICE = "gas_price"
 """A node's base fee is far from those of other nodes."""
@@ -21,14 +25,9 @@ async def prevailing_gas_price(
     """
     question: Question[GasPrice] = Question(
         ask=lambda other: other.current_gas_price(),
-        leniency=_highest_payable(policy) if is_too_low else lambda price: -price.least,
+        leniency=highest_payable(policy) if is_too_low else lambda price: -price.least,
         contradict=lambda first, second: are_far_apart(first, second, policy),
         kind=GAS_PRICE,
     )
     compared = await compare_with_others(node, own, question)
     return with_lowest_tip(compared.answer, compared.answers)
-
-
-def _highest_payable(policy: FeePolicy) -> Callable[[GasPrice], tuple[bool, bool, int]]:
-    """Ranks prices within the cap first, then those with a base fee, whose excess is not paid."""
-    return lambda price: (fees_for(price, policy) is not None, not price.is_legacy, price.least)

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Self
 
-from ltzd.chain.node.client import node_name
+from ltzd.chain.node.client import node_names
 from ltzd.chain.node.learned_limits import NodeLimits
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.opening import open_rpc
@@ -49,7 +49,7 @@ class NodePool:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            for name, url in zip(_distinct_names(self._urls), self._urls, strict=True):
+            for name, url in zip(node_names(self._urls), self._urls, strict=True):
                 has_peers = len(self._urls) > 1
                 policy = self.policy.rpc_policy(has_peers=has_peers)
                 limits = NodeLimits(name, clock=self.clock)
@@ -260,13 +260,3 @@ class NodePool:
 
 def _reason(member: Member) -> str:
     return (member.reason or Unfit.UNVERIFIED).value
-
-
-def _distinct_names(urls: Sequence[str]) -> list[str]:
-    """Names of nodes; a second node of the same host and port gets a number."""
-    names: list[str] = []
-    for url in urls:
-        name = node_name(url)
-        same = sum(known.split(" ")[0] == name for known in names)
-        names.append(f"{name} #{same + 1}" if same else name)
-    return names

@@ -13,8 +13,8 @@ from ltzd.errors import Misconfigured, Refused
 from ltzd.store.books import acknowledgements, reconciliation
 
 _ALL_ROWS = 1_000_000
-_NEVER = frozenset({"supply_and_balances_differ"})
-"""Kinds whose row is another one after each block."""
+_NEVER = frozenset({"supply_and_balances_differ", "nodes_contradict"})
+"""Kinds whose row is another one after each block, or a node that lies."""
 _LONGEST_REASON = 500
 
 

@@ -1,7 +1,7 @@
 """`ltzd books`: reads the database in one snapshot and the chain, and compares them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -9,13 +9,12 @@ from pathlib import Path
 
 from ltzd.chain.contracts import ltz_state
 from ltzd.chain.contracts.ltz_state import LtzState
-from ltzd.chain.node.node import Node
 from ltzd.cli.books import views as books_views
 from ltzd.cli.books.progress import BeginStep, step_progress
 from ltzd.cli.books.views import BrandFigures, Report
 from ltzd.cli.brand.lookup import find_brand
 from ltzd.cli.chain_targets import resolve_chain_target
-from ltzd.cli.command_node import first_answering
+from ltzd.cli.command_node import answering_nodes
 from ltzd.cli.output import print_json, print_message, print_page
 from ltzd.cli.targets import Target, open_connection
 from ltzd.errors import DatabaseUnavailable, Misconfigured, NodeUnavailable
@@ -29,6 +28,7 @@ from ltzd.rules.books import (
     reference_differences,
     whole_ltz,
 )
+from ltzd.rules.nodes.disagreement import dissenters
 from ltzd.store.books import acknowledgements, reconciliation
 from ltzd.store.books import figures as books
 from ltzd.store.books.figures import Period
@@ -38,9 +38,12 @@ from ltzd.store.brands.records import BrandRecord
 from ltzd.store.database import Connection
 from ltzd.values import ZERO_ADDRESS, Address
 
-CHAIN_KINDS = ("supply_and_balances_differ", "used_without_mint", "mint_without_use")
-"""The kinds of disagreements between the index and LTZ's own state."""
-_SUPPLY, _USED, _UNUSED = CHAIN_KINDS
+CHAIN_KINDS = (
+    *("supply_and_balances_differ", "used_without_mint", "mint_without_use"),
+    "nodes_contradict",
+)
+"""The kinds of disagreements between the index and LTZ's own state, and between nodes about it."""
+_SUPPLY, _USED, _UNUSED, _NODES = CHAIN_KINDS
 _OTHER_STEPS = 2
 """The amounts by brand, and the chain."""
 NAMED_ROWS = 20
@@ -148,40 +151,75 @@ async def _with_chain(
     connection: Connection, report: Report, data_dir: Path, config: Path | None, at_most: int
 ) -> Report:
     """The report with LTZ's own state, or with a note why it was not read."""
-    assert report.indexed is not None
+    indexed = report.indexed
+    assert indexed is not None
     try:
-        state = await _read_chain(report.indexed, data_dir, config)
+        states = await _read_chain(indexed, data_dir, config)
     except (Misconfigured, NodeUnavailable) as error:
         reason = error.message.removesuffix(".")
         return replace(report, notes=(*report.notes, f"The chain was not compared: {reason}."))
+    outvoted = [list(states)[at] for at in dissenters([state.key for state in states.values()])]
+    if len(outvoted) == len(states):
+        return replace(report, differences=(*report.differences, _contradiction(states)))
+    state = next(state for name, state in states.items() if name not in outvoted)
     differences = list(report.differences)
     acknowledged = list(report.acknowledged)
     reasons = reconciliation.reasons_by_kind(await acknowledgements.list_all(connection))
-    for each in await _compare_with_chain(connection, report.indexed, state):
+    for each in await _compare_with_chain(connection, indexed, state):
         left, done = explained(each, reasons.get(each.kind, {}))
         for rows, difference in ((differences, left), (acknowledged, done)):
             if difference is not None:
                 rows.append(first_rows(difference, at_most))
+    notes = (f"{name} contradicts most nodes about LTZ and was not believed." for name in outvoted)
     return replace(
         report,
         supply=state.supply,
         differences=tuple(differences),
         acknowledged=tuple(acknowledged),
+        notes=(*report.notes, *notes),
     )
 
 
-async def _read_chain(indexed: IndexedLtz, data_dir: Path, config: Path | None) -> LtzState:
+async def _read_chain(
+    indexed: IndexedLtz, data_dir: Path, config: Path | None
+) -> Mapping[str, LtzState]:
+    """LTZ's state as each node shows it, by the node's name: one at least.
+
+    A node that cannot show it is left out. Raises NodeUnavailable if none can.
+    """
     if indexed.number < indexed.first_block:
         raise NodeUnavailable("the indexer has not read any block of LTZ yet")
-    async with first_answering(resolve_chain_target(data_dir, config).rpc_urls) as rpc:
-        chain_id = await Node(rpc).chain_id()
-        if chain_id != indexed.chain_id:
-            raise NodeUnavailable(
-                f"the node is on chain {chain_id}, the database on chain {indexed.chain_id}"
-            )
-        return await ltz_state.read_state_at(
-            rpc, indexed.ltz, indexed.number, indexed.hash, indexed.words()
+    urls = resolve_chain_target(data_dir, config).rpc_urls
+    states: dict[str, LtzState] = {}
+    async with answering_nodes(urls, indexed.chain_id, indexed.genesis) as answering:
+        faults = list(answering.faults)
+        for name, rpc in answering.clients.items():
+            try:
+                states[name] = await ltz_state.read_state_at(
+                    rpc, indexed.ltz, indexed.number, indexed.hash, indexed.words()
+                )
+            except NodeUnavailable as error:
+                faults.append(f"{name}: {error.message}")
+    if not states:
+        raise NodeUnavailable(f"No node shows LTZ's state ({'; '.join(faults)})")
+    return states
+
+
+def _contradiction(states: Mapping[str, LtzState]) -> Disagreement:
+    findings = tuple(
+        Finding(
+            name,
+            {
+                "node": {
+                    "ltz": whole_ltz(state.supply),
+                    "usedReferences": sum(bits.bit_count() for bits in state.used.values()),
+                }
+            },
         )
+        for name, state in states.items()
+    )
+    meaning = "nodes that show different states of LTZ after the same block: one of them lies"
+    return Disagreement(_NODES, meaning, len(findings), findings)
 
 
 async def _compare_with_chain(

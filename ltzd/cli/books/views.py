@@ -147,7 +147,7 @@ def lines(report: Report) -> Iterator[str]:
     for each in report.differences:
         yield from _disagreement_lines(each)
     if not report.differences:
-        yield "The books agree."
+        yield f"The books agree{' as far as they were compared' if report.notes else ''}."
 
 
 def _chain_lines(report: Report) -> Iterator[str]:

@@ -11,13 +11,14 @@ from ltzd.cli.output import print_json, print_message
 from ltzd.cli.targets import open_connection
 from ltzd.cli.wallet import chain_facts
 from ltzd.cli.wallet.chain_facts import WalletOnChain
-from ltzd.cli.wallet.lookup import chain_of
+from ltzd.cli.wallet.lookup import followed_chain
 from ltzd.cli.wallet.target import WalletTarget
 from ltzd.daemon.settings.wallets import SignerSettings, WalletKind
 from ltzd.daemon.signers import open_signer
 from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable
 from ltzd.rules.brands.toml_documents import reason_of
 from ltzd.store.database import Connection
+from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.operator import wallet_work, wallets
 from ltzd.store.operator.wallets import OperatorWallet, WalletState
 from ltzd.values import Address, checksummed, iso
@@ -68,11 +69,12 @@ async def _add(
     async with open_signer(settings) as signer:
         wallet = signer.address
     async with open_connection(target.database, "wallet add") as connection:
-        chain_id = await chain_of(connection)
+        chain = await followed_chain(connection)
+        chain_id = chain.chain_id
         before = await wallets.find(connection, chain_id, wallet)
         if before is not None:
             _refuse(before, kind)
-        warnings, facts = await _chain_warnings(target, chain_id, wallet, kind, before)
+        warnings, facts = await _chain_warnings(target, chain, wallet, kind, before)
         reference = settings.reference()
         async with connection.transaction():
             await wallets.add(connection, chain_id, wallet, kind, reference)
@@ -136,20 +138,15 @@ def _done(wallet: Address, kind: str, before: OperatorWallet | None) -> str:
 
 async def _chain_warnings(
     target: WalletTarget,
-    chain_id: int,
+    chain: ChainIdentity,
     wallet: Address,
     kind: str,
     before: OperatorWallet | None,
 ) -> tuple[list[str], WalletOnChain | None]:
     try:
-        facts = await chain_facts.read(target.rpc_urls, target.contracts, wallet, kind)
+        facts = await chain_facts.read(target.rpc_urls, chain, target.contracts, wallet, kind)
     except NodeUnavailable as error:
         return [f"Its roles and gas money could not be checked: {error.message}"], None
-    if facts.chain_id != chain_id:
-        raise Misconfigured(
-            f"The node is of chain {facts.chain_id}, and the database of chain {chain_id}: check "
-            "the settings' [node]."
-        )
     return chain_facts.warnings_of(facts, wallet, kind, is_new=before is None), facts
 
 

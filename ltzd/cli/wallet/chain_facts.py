@@ -5,12 +5,14 @@ from dataclasses import dataclass
 
 from ltzd.chain.contracts import ltz
 from ltzd.chain.contracts.access_control import decode_has_role, has_role_call
+from ltzd.chain.deployment.agreement import AgreeingNodes
 from ltzd.chain.deployment.plan import hot_roles
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import RpcError
-from ltzd.cli.command_node import first_answering
+from ltzd.chain.node.rpc import RpcClient, RpcError
+from ltzd.cli.command_node import answering_nodes
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.conditions.lanes import grant_command
+from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.values import LTZ, Address, checksummed
 
 
@@ -21,7 +23,6 @@ class WalletOnChain:
     `mint_limit` is in LTZ's smallest unit, and None for a relay wallet.
     """
 
-    chain_id: int
     balance_wei: int
     nonce: int
     roles: Mapping[str, bool]
@@ -33,31 +34,44 @@ class WalletOnChain:
 
 
 async def read(
-    rpc_urls: Sequence[str], contracts: Mapping[str, Address], wallet: Address, kind: str
+    rpc_urls: Sequence[str],
+    chain: ChainIdentity,
+    contracts: Mapping[str, Address],
+    wallet: Address,
+    kind: str,
 ) -> WalletOnChain:
-    """Raises NodeUnavailable."""
-    async with first_answering(rpc_urls) as rpc:
-        node = Node(rpc)
-        wanted = hot_roles(is_mint=kind == "mint")
-        calls = [(contracts[contract], has_role_call(role, wallet)) for contract, role in wanted]
-        if kind == "mint":
-            calls.append((contracts["LTZ"], ltz.mint_limit_call(wallet)))
-        try:
-            answers = await node.views(calls)
-            flags = [decode_has_role(answer) for answer in answers[: len(wanted)]]
-            limit = ltz.decode_mint_limit(answers[-1])[0] if kind == "mint" else None
-        except (RpcError, ValueError) as error:
-            raise NodeUnavailable(f"The contracts cannot be read: {error}") from error
-        return WalletOnChain(
-            await node.chain_id(),
-            await node.balance(wallet),
-            await node.nonce(wallet),
-            {
-                f"{contract}.{role}": flag
-                for (contract, role), flag in zip(wanted, flags, strict=True)
-            },
-            limit,
+    """The facts that all nodes of the chain show.
+
+    Raises NodeUnavailable, also if the nodes do not agree.
+    """
+    async with answering_nodes(rpc_urls, chain.chain_id, chain.genesis_hash) as answering:
+        return await AgreeingNodes(answering.clients).agreed(
+            "the wallet's roles, gas money and nonce",
+            lambda rpc: _read(rpc, contracts, wallet, kind),
+            "The wallet is added all the same.",
         )
+
+
+async def _read(
+    rpc: RpcClient, contracts: Mapping[str, Address], wallet: Address, kind: str
+) -> WalletOnChain:
+    node = Node(rpc)
+    wanted = hot_roles(is_mint=kind == "mint")
+    calls = [(contracts[contract], has_role_call(role, wallet)) for contract, role in wanted]
+    if kind == "mint":
+        calls.append((contracts["LTZ"], ltz.mint_limit_call(wallet)))
+    try:
+        answers = await node.views(calls)
+        flags = [decode_has_role(answer) for answer in answers[: len(wanted)]]
+        limit = ltz.decode_mint_limit(answers[-1])[0] if kind == "mint" else None
+    except (RpcError, ValueError) as error:
+        raise NodeUnavailable(f"The contracts cannot be read: {error}") from error
+    return WalletOnChain(
+        await node.balance(wallet),
+        await node.nonce(wallet),
+        {f"{contract}.{role}": flag for (contract, role), flag in zip(wanted, flags, strict=True)},
+        limit,
+    )
 
 
 def warnings_of(facts: WalletOnChain, wallet: Address, kind: str, *, is_new: bool) -> list[str]:

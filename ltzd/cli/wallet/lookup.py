@@ -3,6 +3,7 @@
 from ltzd.errors import Misconfigured
 from ltzd.store.database import Connection
 from ltzd.store.indexer import chains
+from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.operator import wallet_work
 from ltzd.store.operator.wallet_work import WalletWork
 from ltzd.values import Address, address_of, checksummed
@@ -18,13 +19,18 @@ def parse_address(text: str) -> Address:
 
 async def chain_of(connection: Connection) -> int:
     """The id of the database's chain. Raises Misconfigured for a new database."""
+    return (await followed_chain(connection)).chain_id
+
+
+async def followed_chain(connection: Connection) -> ChainIdentity:
+    """The database's chain. Raises Misconfigured for a new database."""
     identity = await chains.identity(connection)
     if identity is None:
         raise Misconfigured(
             "The database follows no chain yet: start ltzd with the role indexer once, which finds "
             "out the chain."
         )
-    return identity.chain_id
+    return identity
 
 
 async def find_work(connection: Connection, text: str) -> WalletWork:

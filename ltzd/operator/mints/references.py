@@ -1,7 +1,8 @@
 """Compares the references that LTZ has used with those that the database has assigned."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 import structlog
 
@@ -36,10 +37,17 @@ async def first_free_seq(view: ChainView, contract: Address, next_seq: int = 0) 
     database begins at 0. If only one of several nodes shows references as used, other nodes are
     asked, since a lying node could claim so without end. Raises NodeUnavailable.
     """
+    return await first_free_seq_by(partial(_prevailing_words, view, contract), next_seq)
+
+
+async def first_free_seq_by(
+    read_words: Callable[[int], Awaitable[Mapping[int, int]]], next_seq: int
+) -> int:
+    """As `first_free_seq`; `read_words` reads some words of the bitmap, from an index on."""
     begin = next_seq // REFERENCES_A_WORD
     free, is_any_used = -(-next_seq // REFERENCES_A_WORD) * REFERENCES_A_WORD, False
     for index in range(begin, begin + _MOST_WORDS, _WORDS_AT_ONCE):
-        words = await _prevailing_words(view, contract, index)
+        words = await read_words(index)
         if not any(words.values()):
             return free if is_any_used else next_seq
         is_any_used |= first_unknown_reference(words, next_seq) is not None
@@ -51,7 +59,7 @@ async def _prevailing_words(view: ChainView, contract: Address, first: int) -> M
     """Words of the bitmap from `first` on; other nodes are asked if any reference is used."""
 
     async def read(view: ChainView) -> Mapping[int, int]:
-        return await _words(view, contract, first)
+        return await words_from(view, contract, first)
 
     own = await read(view)
     if not any(own.values()):
@@ -115,12 +123,13 @@ async def _first_unknown(
     view: ChainView, contract: Address, next_seq: int, held: LaneReferences
 ) -> int | None:
     """The lowest used reference that the database has not given out, or None."""
-    words = await _words(view, contract, next_seq // REFERENCES_A_WORD)
+    words = await words_from(view, contract, next_seq // REFERENCES_A_WORD)
     taken = await first_taken(view, contract, held)
     return first_unknown_reference(words, next_seq) if taken is None else taken
 
 
-async def _words(view: ChainView, contract: Address, first: int) -> dict[int, int]:
+async def words_from(view: ChainView, contract: Address, first: int) -> dict[int, int]:
+    """Some words of the bitmap by index, from the index `first` on. Raises NodeUnavailable."""
     indexes = range(first, first + _WORDS_AT_ONCE)
     return dict(zip(indexes, await _read(view, contract, indexes), strict=True))
 

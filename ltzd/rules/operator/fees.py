@@ -7,9 +7,11 @@ On a chain whose blocks have no base fee a transaction names one gas price. Its 
 price twice, so that caps, replacements and reserves work as on other chains.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+
+from ltzd.rules.nodes.disagreement import prevailing
 
 GWEI = 10**9
 
@@ -108,6 +110,21 @@ def with_lowest_tip(gas_price: GasPrice, others: Sequence[GasPrice]) -> GasPrice
         return gas_price
     tips = (price.tip for price in others if not price.is_legacy)
     return replace(gas_price, tip=min([gas_price.tip, *tips]))
+
+
+def highest_payable(policy: FeePolicy) -> Callable[[GasPrice], tuple[bool, bool, int]]:
+    """Ranks prices within the cap first, then those with a base fee, whose excess is not paid."""
+    return lambda price: (fees_for(price, policy) is not None, not price.is_legacy, price.least)
+
+
+def price_among(prices: Sequence[GasPrice], policy: FeePolicy) -> GasPrice:
+    """The price among several nodes' prices for a transaction that is sent only once.
+
+    Of two prices the higher one within the cap counts: a lower one may never be mined, and what a
+    base fee exceeds is not paid. An absurd tip has no effect.
+    """
+    price = prevailing(prices, highest_payable(policy))
+    return with_lowest_tip(price, prices) if is_implausible(price, policy) else price
 
 
 def replacement(highest: Fees, gas_price: GasPrice, policy: FeePolicy) -> Fees | None:

@@ -82,6 +82,12 @@ def are_outvoted(ahead: Sequence[WalletHistory], histories: Sequence[WalletHisto
     return 2 * len(ahead) < len(histories)
 
 
+def is_outvoted_on_next(histories: Sequence[WalletHistory]) -> bool:
+    """Whether most nodes show the last nonce before `next_free` as free, whatever their heads."""
+    last_taken = next_free(histories) - 1
+    return are_outvoted(ahead_of(histories, last_taken), histories)
+
+
 def first_unknown_reference(words: Mapping[int, int], next_seq: int) -> int | None:
     """The lowest used reference at or above `next_seq`, or None if there is none.
 

@@ -135,7 +135,7 @@ async def read_indexed_ltz(connection: Connection) -> IndexedLtz | None:
     """The indexed state of LTZ; returns None while no chain is followed."""
     row = await connection.fetchrow(
         """
-        SELECT chain_id, ltz, first_block, cursor_number, cursor_hash,
+        SELECT chain_id, genesis_hash, ltz, first_block, cursor_number, cursor_hash,
                (SELECT coalesce(sum(amount), 0) FROM balances) AS balances,
                coalesce((SELECT next_seq FROM reference_counters k
                           WHERE k.chain_id = c.chain_id AND k.ltz = c.ltz), 0) AS next_seq
@@ -147,6 +147,7 @@ async def read_indexed_ltz(connection: Connection) -> IndexedLtz | None:
         return None
     return IndexedLtz(
         chain_id=row["chain_id"],
+        genesis=Hash32(row["genesis_hash"]),
         ltz=Address(row["ltz"]),
         first_block=row["first_block"],
         number=row["cursor_number"],

@@ -1,7 +1,7 @@
 """A cold wallet's transaction is published once, and its outcome is never guessed."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,10 +11,10 @@ from ltzd.chain.contracts import contract_abi, offers
 from ltzd.chain.deployment.agreement import AgreeingNodes
 from ltzd.chain.deployment.cold_wallet import ColdWallet
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import Rpc
+from ltzd.chain.node.rpc import Rpc, RpcCall
 from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused, Unavailable
 from ltzd.rules.nodes.publications import PublishOutcome
-from ltzd.rules.operator.fees import FeePolicy
+from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.values import Address, Hash32, hex_of
 from tests.support.chain.contracts import Contracts, Party, deployed_contracts
 
@@ -174,6 +174,28 @@ async def test_a_receipt_that_one_of_two_nodes_forges_is_no_outcome(contracts: C
             await wallet.send(*an_approval(contracts), lambda _: None)
 
     assert await nonce(contracts) == before + 1
+
+
+class DearRpc(Rpc):
+    """Names a tip just below the cap, which the operator would pay as a whole."""
+
+    async def batch(self, calls: Sequence[RpcCall]) -> list[Any]:
+        answers = await super().batch(calls)
+        methods = [method for method, _ in calls]
+        return [
+            hex(90 * GWEI) if method == "eth_maxPriorityFeePerGas" else answer
+            for method, answer in zip(methods, answers, strict=True)
+        ]
+
+
+async def test_a_tip_that_one_of_two_nodes_invents_is_not_paid(contracts: Contracts) -> None:
+    async with DearRpc(contracts.rpc.url) as liar:
+        nodes = AgreeingNodes({"liar": liar, "other": contracts.rpc})
+        wallet = ColdWallet(nodes, contracts.registrar.signer, timeout_seconds=10.0)
+        mined = await wallet.send(*an_approval(contracts), lambda _: None)
+
+    receipt = await contracts.rpc.call("eth_getTransactionReceipt", hex_of(mined.hash))
+    assert int(receipt["effectiveGasPrice"], 16) < 10 * GWEI
 
 
 async def test_calls_sent_together_keep_their_order(contracts: Contracts) -> None:

@@ -79,7 +79,7 @@ async def index(pool: Pool, database_url: str, data_dir: Path) -> AsyncIterator[
     await index.start()
     async with a_server(index.answer) as rpc:
         dev = json.loads((data_dir / "dev.json").read_text())
-        dev["rpcUrl"] = rpc.url
+        dev["rpcUrl"], dev["chainId"] = rpc.url, 31337
         dev["contracts"] = {name: hex_of(address) for name, address in DEV_NAMES.items()}
         (data_dir / "dev.json").write_text(json.dumps(dev))
         yield index

@@ -15,7 +15,7 @@ from ltzd.store.database import open_pool, session
 from ltzd.store.operator import restore
 from ltzd.store.schema_revisions import migrate
 from ltzd.values import hex_of
-from tests.support.chain.fake_node import LTZ_AT, OTHERS_AT, FakeNode
+from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, OTHERS_AT, FakeNode
 from tests.support.chain.mint_world import World, true
 from tests.support.commands import a_data_directory_of, ltzd
 from tests.support.folders import a_data_directory
@@ -70,7 +70,8 @@ async def files_of(folder: Path, world: World, node_url: str) -> Path:
     names = ("LTZ", "PerkNFT", "PointsSale", "BusinessEscrow")
     addresses = dict(zip(names, map(hex_of, (LTZ_AT, *OTHERS_AT)), strict=True))
     write_secret(
-        data_dir / "dev.json", json.dumps(content | {"rpcUrl": node_url, "contracts": addresses})
+        data_dir / "dev.json",
+        json.dumps(content | {"rpcUrl": node_url, "chainId": CHAIN_ID, "contracts": addresses}),
     )
     return data_dir
 

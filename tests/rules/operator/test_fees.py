@@ -17,6 +17,7 @@ from ltzd.rules.operator.fees import (
     cancellation,
     fees_for,
     is_implausible,
+    price_among,
     replacement,
     with_lowest_tip,
 )
@@ -306,6 +307,25 @@ def test_the_lowest_tip_of_several_nodes_counts() -> None:
     without_base_fee = GasPrice(0, 3, is_legacy=True)
     assert with_lowest_tip(absurd, [without_base_fee]) == absurd
     assert with_lowest_tip(without_base_fee, [absurd, GasPrice(GWEI, 1)]) == without_base_fee
+
+
+@pytest.mark.parametrize(
+    ("lie", "expected"),
+    [
+        (GasPrice(0, 0), GasPrice(10 * GWEI, GWEI)),
+        (GasPrice(101 * GWEI, GWEI), GasPrice(10 * GWEI, GWEI)),
+        (GasPrice(0, 90 * GWEI, is_legacy=True), GasPrice(10 * GWEI, GWEI)),
+        (GasPrice(10 * GWEI, 10**21), GasPrice(10 * GWEI, GWEI)),
+        # The whole base fee is not paid, and the tip is the honest node's.
+        (GasPrice(50 * GWEI, GWEI), GasPrice(50 * GWEI, GWEI)),
+    ],
+)
+def test_one_of_two_nodes_makes_no_price_absurd_or_too_low(
+    lie: GasPrice, expected: GasPrice
+) -> None:
+    honest = GasPrice(10 * GWEI, GWEI)
+    for prices in ([lie, honest], [honest, lie]):
+        assert price_among(prices, POLICY) == expected
 
 
 def test_a_tip_above_the_cap_is_never_paid() -> None:
