@@ -14,6 +14,7 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.node.opening import open_rpc
 from ltzd.chain.node.rpc import RpcPolicy
 from ltzd.cli.output import print_message
+from ltzd.daemon.follower import DEV_CHAIN_IDS
 from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.values import Hash32
 
@@ -77,7 +78,8 @@ async def agreeing_nodes(
 
     `chain_id` is the chain that the person means, by the setting or option `named_by`. Raises
     NodeUnavailable if no node answers, and Misconfigured if one is on another chain, or if
-    `chain_id` is None: nodes that lie would choose the chain that the signature is valid on.
+    `chain_id` is None: nodes that lie would choose the chain that the signature is valid on. A
+    chain for development need not be named, since nobody has anything to lose on it.
     """
     async with AsyncExitStack() as stack:
         clients: dict[str, RpcClient] = {}
@@ -91,13 +93,13 @@ async def agreeing_nodes(
             except NodeUnavailable as error:
                 faults.append(f"{name}: {error.message}")
                 continue
-            if chain_id is None:
+            if chain_id is None and shown not in DEV_CHAIN_IDS:
                 raise Misconfigured(
                     f"{named_by} is not set, and the node {name} says that it is on chain {shown}. "
                     "A signature is valid on the chain that it names, so a person must name it: "
                     f"set {named_by} = {shown} if you mean that chain. Nothing was sent."
                 )
-            if chain_id != shown:
+            if chain_id not in {None, shown}:
                 raise Misconfigured(
                     f"The node {name} is on chain {shown}, not on {chain_id}: correct node.urls or "
                     f"{named_by}. Nothing was sent."

@@ -3,7 +3,7 @@
 import pytest
 
 from ltzd.cli.command_node import agreeing_nodes, first_answering
-from ltzd.errors import NodeUnavailable
+from ltzd.errors import Misconfigured, NodeUnavailable
 from tests.support.chain.node_fleet import CHAIN_ID, FleetNode, serving
 
 
@@ -35,3 +35,11 @@ async def test_two_nodes_behind_one_host_are_both_asked() -> None:
         agreeing_nodes([f"{gateway.url}?first", f"{gateway.url}?second"], CHAIN_ID) as nodes,
     ):
         assert len(await nodes.each(lambda rpc: rpc.call("who"))) == 2
+
+
+async def test_a_person_names_the_chain_of_a_signature() -> None:
+    """A node of a test network could say that it is on the main network."""
+    async with serving(node := FleetNode("liar", chain_id=1)):
+        with pytest.raises(Misconfigured, match="set node.chain_id = 1 if you mean"):
+            async with agreeing_nodes([node.url], None):
+                pass
