@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from ltzd.chain.pool import health
 from ltzd.daemon.assembly import IDENTITY, Daemon
 from ltzd.operator.policy import WATCHED
+from ltzd.rules.conditions.clocks import judge_clock
 from ltzd.rules.conditions.facts import LaneState, ProcessReport
 from ltzd.rules.conditions.kinds import Condition, ConditionKind
 from ltzd.rules.conditions.lanes import judge_own_lanes
@@ -157,15 +158,9 @@ def _replica(daemon: Daemon) -> Iterable[Condition]:
 
 
 def _clock(daemon: Daemon) -> Iterable[Condition]:
-    offset, most = daemon.state.clock_offset_seconds, _POLICY.clock_seconds
-    if abs(offset) > most:
-        yield Condition(
-            ConditionKind.CLOCK_DIFFERS,
-            f"The clock of {daemon.process.host} is {abs(offset):.0f} s "
-            f"{'ahead of' if offset > 0 else 'behind'} the database's, so that signatures and "
-            "tokens may be accepted or refused wrongly: set it by NTP",
-            daemon.process.host,
-        )
+    offset, ahead = daemon.state.clock_offset_seconds, daemon.nodes.seconds_ahead()
+    condition = judge_clock(daemon.process.host, offset, ahead, _POLICY)
+    return () if condition is None else (condition,)
 
 
 def _certificates(daemon: Daemon) -> Iterable[Condition]:

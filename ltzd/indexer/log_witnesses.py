@@ -1,10 +1,13 @@
-"""Compares a node's logs with other nodes' before they are written.
+"""Compares a node's logs, and the last block's time, with other nodes' before they are written.
 
 Block hashes link blocks, but not the answers about their logs: a node could omit, change or invent
 logs of a true block. While other nodes are usable, one of them must show the same logs. If nodes
 differ, the logs of the most nodes count. In a tie the block decides: its hash proves its receipts,
 whoever shows them. Of a chain whose blocks prove nothing, logs that contradict the block's bloom do
 not count, and logs that one side merely lacks do; if nothing decides, nothing is written.
+
+A false time would stay in the index, because no later block contradicts it. If nodes show different
+times of one block, its hash decides, or else the most nodes.
 
 Settled blocks are never undone. So those that another node denies are written only if a third node
 shows them, too.
@@ -24,6 +27,7 @@ from ltzd.chain.node.answers.typed import LARGEST_COUNT, Header, quantity
 from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import NodeUnavailable
+from ltzd.indexer.block_times import BLOCK_TIME
 from ltzd.indexer.branches import BRANCH
 from ltzd.indexer.contracts import NodeLog
 from ltzd.indexer.log_checks import LOGS
@@ -43,8 +47,8 @@ _LOGS_PER_SLICE = 200
 
 LogKey = tuple[int, Hash32, int, bytes, tuple[bytes, ...], str, Hash32]
 """A log's height, block, index, contract, topics, data and transaction."""
-ReadLogs = Callable[[Node], Awaitable[tuple[Sequence[NodeLog], Hash32 | None]]]
-"""A node's logs of the blocks in question, and its hash of the last of them; None if it has none.
+ReadLogs = Callable[[Node], Awaitable[tuple[Sequence[NodeLog], Header | None]]]
+"""A node's logs of the blocks in question, and its header of the last; None if it has none.
 
 Raises NodeUnavailable, also for a node that is silent for the witnesses' patience, and reports it.
 """
@@ -64,16 +68,40 @@ class LogQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfirmedLogs:
+    """Logs, and the node that shows them and `last`, the last block in question.
+
+    If this is another node than the one asked first, that one is refuted: the headers must be read
+    from this node, too.
+    """
+
+    node: Node
+    logs: Sequence[NodeLog]
+    last: Header
+
+
+@dataclass(frozen=True, slots=True)
 class Testimony:
-    """`shows_block` is false for a node with another block at the last height in question."""
+    """`last` is the node's block at the last height in question."""
 
     node: Node
     logs: Mapping[LogKey, NodeLog]
-    shows_block: bool = True
+    last: Header
 
     @property
     def keys(self) -> frozenset[LogKey]:
         return frozenset(self.logs)
+
+    @property
+    def time(self) -> int:
+        """Of the last block, in Unix seconds."""
+        return self.last.timestamp
+
+    def agrees_with(self, other: "Testimony") -> bool:
+        return self.keys == other.keys and self.time == other.time
+
+    def confirmed(self) -> ConfirmedLogs:
+        return ConfirmedLogs(self.node, list(self.logs.values()), self.last)
 
     def provable_keys(self, number: int) -> frozenset[tuple[object, ...]]:
         """The part of a block's logs that its hash can prove: all but the logs' transactions."""
@@ -93,12 +121,12 @@ class LogWitnesses:
 
     @property
     def is_disputed(self) -> bool:
-        """Whether nodes have lately shown different logs, and nothing told which are right."""
+        """Whether nodes have lately contradicted each other, and nothing told which is right."""
         return self._clock() - self._disputed_at <= _SAME_DISPUTE_SECONDS
 
     async def confirmed(
         self, node: Node, logs: Iterable[NodeLog], question: LogQuestion
-    ) -> list[NodeLog] | None:
+    ) -> ConfirmedLogs | None:
         """The logs that other nodes confirm.
 
         Returns None if nothing decides between the nodes, if other nodes deny settled blocks, or if
@@ -106,38 +134,35 @@ class LogWitnesses:
         policy's waiting time. Raises NodeUnavailable if this node's logs are malformed.
         """
         if node.is_alone:
-            return [entry for entry in logs if not entry.get("removed")]
-        own = Testimony(node, await _by_key(logs))
+            kept = [entry for entry in logs if not entry.get("removed")]
+            return ConfirmedLogs(node, kept, question.last)
+        own = Testimony(node, await _by_key(logs), question.last)
         begun = self._clock()
         for attempt in range(_ATTEMPTS):
             if attempt:
                 await asyncio.sleep(_ASK_AGAIN_SECONDS)
             witnesses, deniers, has_late = await self._witnesses(own, question)
-            if witnesses and witnesses[-1].keys != own.keys:
-                decided = await self._decided([own, *witnesses], question)
-                if decided is None:
-                    self._note_dispute([own, *witnesses])
-                return decided
+            if witnesses and not witnesses[-1].agrees_with(own):
+                return await self._decided([own, *witnesses], question)
             if deniers and not witnesses and not has_late:
                 break
             if witnesses or not has_late:
                 self._unwitnessed_since = None
-                return list(own.logs.values())
+                return own.confirmed()
             if self._clock() - begun >= self.patience_seconds:
                 break  # A witness is silent.
         if deniers:
             self._note_denial(own, deniers)
             return None
-        return list(own.logs.values()) if self._is_patience_over(node, begun) else None
+        return own.confirmed() if self._is_patience_over(node, begun) else None
 
-    def _note_dispute(self, testimonies: Iterable[Testimony]) -> None:
+    def _note_dispute(self, testimonies: Iterable[Testimony], kind: str = LOGS) -> None:
         """Each step asks again: a dispute that lasts is logged once."""
         for testimony in testimonies:
-            testimony.node.report_dispute(LOGS)
+            testimony.node.report_dispute(kind)
         if not self.is_disputed:
-            log.critical(
-                "indexer.nodes_disagree_on_logs", effect="nothing is indexed until they agree"
-            )
+            effect = "nothing is indexed until they agree"
+            log.critical("indexer.nodes_disagree_on_logs", about=kind, effect=effect)
         self._disputed_at = self._clock()
 
     def _note_denial(self, own: Testimony, deniers: Sequence[Testimony]) -> None:
@@ -169,9 +194,9 @@ class LogWitnesses:
         has_late = not others
         for other in others:
             testimony = await self._testimony(other, question)
-            if testimony is not None and testimony.shows_block:
+            if testimony is not None and testimony.last.hash == own.last.hash:
                 witnesses.append(testimony)
-                if testimony.keys == own.keys:
+                if testimony.agrees_with(own):
                     break
             elif testimony is not None and question.is_settled:
                 deniers.append(testimony)
@@ -184,10 +209,8 @@ class LogWitnesses:
         try:
             # `read` bounds each request; a range may take several.
             async with asyncio.timeout(2 * self.patience_seconds):
-                logs, shown = await question.read(other)
-                if shown is None:
-                    return None
-                return Testimony(other, await _by_key(logs), shown == question.last.hash)
+                logs, last = await question.read(other)
+                return None if last is None else Testimony(other, await _by_key(logs), last)
         except (NodeUnavailable, TimeoutError):
             return None
 
@@ -203,25 +226,58 @@ class LogWitnesses:
 
     async def _decided(
         self, testimonies: Sequence[Testimony], question: LogQuestion
-    ) -> list[NodeLog] | None:
+    ) -> ConfirmedLogs | None:
         """The logs that most nodes show, or else that the blocks prove or at least allow.
 
         Returns None if nothing decides. `testimonies` begins with the node in use.
         """
-        (keys, votes), *_ = Counter(testimony.keys for testimony in testimonies).most_common()
-        if 2 * votes <= len(testimonies):
-            possible = await self._unrefuted(testimonies, question)
+        dated = await self._rightly_dated(testimonies)
+        if not dated:
+            self._note_dispute(testimonies, BLOCK_TIME)
+            return None
+        (keys, votes), *_ = Counter(testimony.keys for testimony in dated).most_common()
+        if 2 * votes <= len(dated):
+            possible = await self._unrefuted(dated, question)
             if len({testimony.keys for testimony in possible}) > 1:
                 possible = await _plausible(possible[0], possible[-1])
             if not possible:
+                self._note_dispute(dated)
                 return None
             keys = possible[0].keys
-        for testimony in testimonies:
+        for testimony in dated:
             # A node that lacks logs may have an index that lags; the node in use must not be used
             # on.
             if testimony.keys != keys and (testimony is testimonies[0] or testimony.keys - keys):
                 testimony.node.report_contradiction(LOGS)
-        return next(list(each.logs.values()) for each in testimonies if each.keys == keys)
+        return next(each for each in dated if each.keys == keys).confirmed()
+
+    async def _rightly_dated(self, testimonies: Sequence[Testimony]) -> Sequence[Testimony]:
+        """The testimonies with the true time of the last block; reports the other nodes.
+
+        Empty if nothing decides.
+        """
+        times = Counter(testimony.time for testimony in testimonies)
+        if len(times) == 1:
+            return testimonies
+        time = await self._proved_time(testimonies)
+        if time is None:
+            (time, votes), *_ = times.most_common()
+            if 2 * votes <= len(testimonies):
+                return ()
+        for testimony in testimonies:
+            if testimony.time != time:
+                testimony.node.report_contradiction(BLOCK_TIME)
+        return [testimony for testimony in testimonies if testimony.time == time]
+
+    async def _proved_time(self, testimonies: Iterable[Testimony]) -> int | None:
+        """The last block's time, proved by a node; None if none proves it."""
+        for testimony in testimonies:
+            with suppress(NodeUnavailable, TimeoutError):
+                async with asyncio.timeout(self.patience_seconds):
+                    header = await testimony.node.proven_header(testimony.last)
+                    if header is not None:
+                        return header.timestamp
+        return None
 
     async def _unrefuted(
         self, testimonies: Sequence[Testimony], question: LogQuestion
@@ -256,7 +312,7 @@ class LogWitnesses:
                 async with asyncio.timeout(2 * self.patience_seconds):
                     logs = await _proved_logs_at(node, number, question)
                     if logs is not None:
-                        return Testimony(node, await _by_key(logs))
+                        return Testimony(node, await _by_key(logs), question.last)
         return None
 
 

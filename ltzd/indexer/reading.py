@@ -22,10 +22,10 @@ from ltzd.chain.node.refusals import RefusalKind
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.node.second_opinions import answered_in_time
 from ltzd.errors import NodeUnavailable
+from ltzd.indexer.block_times import check_block_times
 from ltzd.indexer.contracts import Fact, FactBatch, IndexedContract, NodeLog
-from ltzd.indexer.future_blocks import check_future_blocks
 from ltzd.indexer.log_checks import LogChecks
-from ltzd.indexer.log_witnesses import LogQuestion, LogWitnesses
+from ltzd.indexer.log_witnesses import ConfirmedLogs, LogQuestion, LogWitnesses
 from ltzd.indexer.slices import slices
 from ltzd.store.indexer.chains import BlockRow
 from ltzd.values import Address, Hash32, address_of, hash_of
@@ -36,6 +36,8 @@ Contracts = Sequence[IndexedContract]
 
 _MOST_PARTS = 32
 """The most requests to a second node about one range."""
+_HEADERS_PER_BATCH = 200
+"""Headers that are read, and decoded, before other tasks of this process run."""
 _LOGS_PER_SLICE = 200
 """Logs that are decoded before other tasks of this process run."""
 
@@ -128,8 +130,12 @@ class BlockReader:
         confirmed = await self._confirmed(node, first, chain[-1], logs)
         if confirmed is None:
             return None
-        await check_future_blocks(node, chain)
-        return await _block_range(chain[0].parent_hash, chain, confirmed, self._contracts)
+        if confirmed.node is not node:
+            chain = await headers_up_to(confirmed.last, confirmed.node, first)
+            if chain is None:
+                return None
+        await check_block_times(confirmed.node, chain)
+        return await _block_range(chain[0].parent_hash, chain, confirmed.logs, self._contracts)
 
     async def read_range(self, node: Node, first: int, last: int) -> BlockRange | None:
         """Reads the final blocks first…last by one `eth_getLogs`, checked by the blooms of all.
@@ -144,23 +150,23 @@ class BlockReader:
         confirmed = await self._confirmed(node, first, header, logs)
         if confirmed is None:
             return None
-        chain = linked(await node.headers(range(first, last + 1)), first)
-        if chain is None or len(chain) != last + 1 - first or chain[-1].hash != header.hash:
+        chain = await headers_up_to(confirmed.last, confirmed.node, first)
+        if chain is None:
             return None
-        logs_by_block = _group_by_block(confirmed)
+        logs_by_block = _group_by_block(confirmed.logs)
         if not logs_by_block.keys() <= {header.hash for header in chain}:
             return None
         missing = await self._checks.check_range(node, chain, logs_by_block, self._contracts)
         if missing is None:
             return None
-        logs = [*confirmed, *missing]
+        logs = [*confirmed.logs, *missing]
         with_logs = _group_by_block(logs).keys()
         kept = [header for header in chain if header.hash in with_logs or header.number == last]
         return await _block_range(chain[0].parent_hash, kept, logs, self._contracts)
 
     async def _confirmed(
         self, node: Node, first: int, last: Header, logs: Iterable[NodeLog]
-    ) -> list[NodeLog] | None:
+    ) -> ConfirmedLogs | None:
         return await confirmed_logs(node, self._contracts, first, last, logs, self._witnesses)
 
 
@@ -173,19 +179,18 @@ async def confirmed_logs(
     witnesses: LogWitnesses,
     *,
     is_settled: bool = False,
-) -> list[NodeLog] | None:
+) -> ConfirmedLogs | None:
     """The logs of first…last that other nodes confirm; None if nothing decides between nodes.
 
     With `is_settled` other nodes confirm the blocks, too.
     """
 
-    async def read(other: Node) -> tuple[Sequence[NodeLog], Hash32 | None]:
+    async def read(other: Node) -> tuple[Sequence[NodeLog], Header | None]:
         if last.number - first >= _MOST_PARTS * other.range_blocks:
             return (), None  # The range would take this node too many requests.
-        shown, header = await _logs_in_parts(
+        return await _logs_in_parts(
             other, contracts, first, last.number, witnesses.patience_seconds
         )
-        return shown, header.hash if header else None
 
     question = LogQuestion(addresses(contracts), last, read, is_settled)
     return await witnesses.confirmed(node, logs, question)
@@ -259,6 +264,23 @@ async def logs_by_receipts(
 
 def addresses(contracts: Contracts) -> list[Address]:
     return [contract.address for contract in contracts]
+
+
+async def headers_of(node: Node, first: int, last: int) -> list[Header] | None:
+    """The headers of the blocks first…last, or None if the node does not show them as a chain."""
+    headers: list[Header | None] = []
+    for numbers in slices(range(first, last + 1), _HEADERS_PER_BATCH):
+        headers += await node.headers(numbers)
+    chain = linked(headers, first)
+    return chain if chain is not None and len(chain) == last + 1 - first else None
+
+
+async def headers_up_to(last: Header, node: Node, first: int) -> list[Header] | None:
+    """As `headers_of`, and None if the node shows another last block, or another time of it."""
+    chain = await headers_of(node, first, last.number)
+    if chain is None or (chain[-1].hash, chain[-1].timestamp) != (last.hash, last.timestamp):
+        return None
+    return chain
 
 
 def linked(headers: Sequence[Header | None], first: int) -> list[Header] | None:

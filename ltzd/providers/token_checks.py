@@ -13,8 +13,10 @@ from ltzd import telemetry
 from ltzd.errors import Unauthorized
 
 MAX_TOKEN_LENGTH = 16 * 1024
-CLOCK_SKEW_SECONDS = 5.0
+CLOCK_SKEW_SECONDS = 30.0
 """How far our clock may be behind the issuer's: a token is used in the second it is made.
+
+A clock that is further off is a condition (`ConditionPolicy.clock_seconds`).
 
 `exp` has no such allowance: that would only lengthen the life of a token that may be stolen, and
 the user's program has had a new token for minutes.

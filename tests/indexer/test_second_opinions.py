@@ -21,7 +21,7 @@ from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import Cursor
 from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
-from ltzd.values import ZERO_ADDRESS, Address, Hash32, hex_of
+from ltzd.values import ZERO_ADDRESS, Address, hex_of
 from tests.support.chain.fake_node import (
     CHAIN_ID,
     CONTRACTS,
@@ -419,35 +419,110 @@ FUTURE = 250_000_000_000
 """In the year 9892."""
 
 
-async def latest_time(watched: Watched) -> int:
-    query = "SELECT max(extract(epoch FROM mined_at))::bigint FROM blocks"
+async def false_times(watched: Watched) -> int:
+    """The number of indexed blocks with another time than the last node shows."""
+    query = "SELECT count(*) FROM blocks WHERE extract(epoch FROM mined_at) <> number + $1"
     async with session(watched.pool) as connection:
-        return int(await connection.fetchval(query))
+        count: int = await connection.fetchval(query, watched.nodes.nodes[-1].block_zero_time)
+        return count
 
 
-@pytest.mark.parametrize("head_blocks", [1_000, 2])
-async def test_a_node_that_dates_blocks_in_the_future_is_passed_by_and_reported(
-    watch: Watch, head_blocks: int
+@pytest.mark.parametrize("head_blocks", [1_000, 2], ids=["near the head", "far from it"])
+@pytest.mark.parametrize("time", [FUTURE, 1_600_000_000], ids=["future", "past"])
+@pytest.mark.parametrize(
+    ("count", "kind"), [(2, ProvingNode), (3, FakeNode)], ids=["refuted", "outvoted"]
+)
+async def test_a_node_that_dates_blocks_falsely_is_passed_by_and_reported(
+    watch: Watch, head_blocks: int, time: int, count: int, kind: type[FakeNode]
 ) -> None:
-    """Near the head, and far from it."""
-    nodes = NodeGroup.of(2)
+    nodes = NodeGroup.of(count, kind=kind)
     backfill = BackfillPolicy(first_blocks=4, least_events=1)
     watched = await watch(nodes, replace(POLICY, head_blocks=head_blocks, backfill=backfill))
     for node in nodes.nodes:
         node.final_depth = 0
     nodes.nodes[0].mine(20, logs=[given_to(ANN, 10)])
     nodes.share(0)
-    nodes.nodes[0].block_zero_time = FUTURE
+    nodes.nodes[0].block_zero_time = time
 
     await watched.steps(2)
 
     assert (await watched.cursor()).hash == nodes.nodes[1].head.hash
-    assert await latest_time(watched) == nodes.nodes[1].block_zero_time + 20
+    assert await watched.balance(ANN) == 10
+    assert await false_times(watched) == 0
     assert set(nodes.reported) == {(0, "block_time")}
 
 
-async def test_a_new_branch_that_is_dated_in_the_future_is_not_written(watch: Watch) -> None:
-    nodes = NodeGroup.of(2, blocks=5)
+async def test_blocks_that_two_nodes_date_differently_wait_if_nothing_decides(watch: Watch) -> None:
+    nodes = NodeGroup.of(2)
+    watched = await watch(nodes)
+    nodes.nodes[0].mine()
+    nodes.share(0)
+    nodes.nodes[0].block_zero_time += 1
+
+    await watched.steps(3)
+    assert (await watched.cursor()).number == 0
+    assert set(nodes.reported) == {(0, "block_time"), (1, "block_time")}
+    nodes.nodes[0].block_zero_time -= 1
+    await watched.step()
+
+    assert (await watched.cursor()).number == 1
+
+
+def date_below_the_head(node: FakeNode, seconds: int) -> None:
+    """The node dates its blocks this much later, but for the last one."""
+    real = node._methods["eth_getBlockByNumber"]
+
+    def dated(tag: str, full: bool) -> Any:
+        block = real(tag, full)
+        if not block or int(block["number"], 16) == node.head.number:
+            return block
+        return block | {"timestamp": hex(int(block["timestamp"], 16) + seconds)}
+
+    node._methods["eth_getBlockByNumber"] = dated
+
+
+@pytest.mark.parametrize("head_blocks", [1_000, 2], ids=["near the head", "far from it"])
+async def test_a_node_that_dates_a_block_after_a_later_one_is_passed_by_and_reported(
+    watch: Watch, head_blocks: int
+) -> None:
+    nodes = NodeGroup.of(2)
+    watched = await watch(nodes, replace(POLICY, head_blocks=head_blocks))
+    for node in nodes.nodes:
+        node.final_depth = 0
+    nodes.nodes[0].mine(20, logs=[given_to(ANN, 10)])
+    nodes.share(0)
+    date_below_the_head(nodes.nodes[0], 3_600)
+
+    await watched.steps(2)
+
+    assert (await watched.cursor()).hash == nodes.nodes[1].head.hash
+    assert await false_times(watched) == 0
+    assert nodes.reported == [(0, "block_time")]
+
+
+@pytest.mark.parametrize("head_blocks", [1_000, 2], ids=["near the head", "far from it"])
+async def test_a_node_whose_logs_are_refuted_tells_no_times_either(
+    watch: Watch, head_blocks: int
+) -> None:
+    nodes = NodeGroup.of(2, kind=ProvingNode)
+    watched = await watch(nodes, replace(POLICY, head_blocks=head_blocks))
+    for node in nodes.nodes:
+        node.final_depth = 0
+    nodes.nodes[0].mine(20, logs=[given_to(ANN, 10)])
+    nodes.share(0)
+    change_all_logs(nodes.nodes[0], with_amount(11))
+    date_below_the_head(nodes.nodes[0], -3_600)
+
+    await watched.steps(2)
+
+    assert (await watched.cursor()).hash == nodes.nodes[1].head.hash
+    assert await watched.balance(ANN) == 10
+    assert await false_times(watched) == 0
+    assert set(nodes.reported) == {(0, "logs")}
+
+
+async def test_a_new_branch_that_is_dated_falsely_is_not_written(watch: Watch) -> None:
+    nodes = NodeGroup.of(2, blocks=5, kind=ProvingNode)
     watched = await watch(nodes)
     await watched.steps(2)
     nodes.nodes[0].reorg(2)
@@ -457,23 +532,23 @@ async def test_a_new_branch_that_is_dated_in_the_future_is_not_written(watch: Wa
     await watched.steps(3)
 
     assert (await watched.cursor()).hash == nodes.nodes[1].head.hash
-    assert await latest_time(watched) < FUTURE
-    assert nodes.reported == [(0, "block_time")]
+    assert await false_times(watched) == 0
+    assert set(nodes.reported) == {(0, "block_time")}
 
 
-async def test_a_chain_whose_time_was_moved_ahead_is_followed(watch: Watch) -> None:
+async def test_a_chain_that_is_ahead_of_this_machines_clock_is_followed(watch: Watch) -> None:
+    """Even while the second node is a block behind: no clock decides."""
     nodes = NodeGroup.of(2)
     watched = await watch(nodes)
     for node in nodes.nodes:
         node.block_zero_time = FUTURE
-    nodes.nodes[0].mine()
-    await watched.steps(20)
-    assert (await watched.cursor()).number == 0, "the other node has not shown this block yet"
+    nodes.nodes[0].mine(2)
     nodes.share(0)
+    nodes.nodes[0].mine()
 
-    await watched.step()
+    await watched.steps(12)
 
-    assert (await watched.cursor()).number == 1
+    assert (await watched.cursor()).number == 3
     assert nodes.reported == []
 
 
@@ -1054,10 +1129,12 @@ async def test_other_tasks_run_while_a_block_of_thousands_of_logs_is_compared() 
     given = {"address": hex_of(ANN), "topics": [hex_of(a_hash("a topic"))], "data": "0x"}
     logs = [{**hashes, **given, "logIndex": hex(index)} for index in range(4_000)]
 
-    async def read(_node: Node) -> tuple[list[dict[str, Any]], Hash32]:
-        return logs, block
+    async def read(_node: Node) -> tuple[list[dict[str, Any]], Header]:
+        return logs, last
 
     last = Header(1, block, a_hash("its parent"), 0, bytes(256), None)
     with counted_turns() as turns:
-        assert await LogWitnesses().confirmed(node, logs, LogQuestion([], last, read)) == logs
+        confirmed = await LogWitnesses().confirmed(node, logs, LogQuestion([], last, read))
+    assert confirmed is not None
+    assert confirmed.logs == logs
     assert turns.count >= 2 * len(logs) / 200, "the logs of each node are compared 200 at a time"

@@ -207,6 +207,16 @@ class Node:
                 proved = hash_of(block["parentHash"])
         return proved
 
+    async def proven_header(self, header: Header) -> Header | None:
+        """The fields of a block that its hash proves.
+
+        None if the node lacks the block, or the chain encodes headers in its own way.
+        """
+        block = await self._ask("eth_getBlockByNumber", hex(header.number), False)
+        if not is_header_of(block, header.hash):
+            return None
+        return typed.header_of(block, header.number)
+
     async def full_blocks(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """Canonical blocks at these heights with their transactions, as the node shows them."""
         answers = await self._rpc.batch(

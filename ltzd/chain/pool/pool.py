@@ -2,6 +2,7 @@
 
 import math
 import statistics
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -168,6 +169,19 @@ class NodePool:
             if member.head is not None and self._may_be_asked(member) and not member.is_distrusted
         ]
         return credible_height(heights, self.tolerance_blocks)
+
+    def seconds_ahead(self, wall_clock: Clock = time.time) -> float | None:
+        """How far the usable nodes' newest blocks are ahead of this machine's clock.
+
+        The lower median of the nodes, so that no single one of three decides it. Below zero if the
+        blocks are older. Returns None if no usable node has shown a block.
+        """
+        times = [
+            member.head.timestamp
+            for member in self.members
+            if member.head is not None and self.is_usable(member)
+        ]
+        return statistics.median_low(times) - wall_clock() if times else None
 
     @property
     def tolerance_blocks(self) -> int:

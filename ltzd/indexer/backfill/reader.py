@@ -17,8 +17,8 @@ from ltzd.chain.node.log_entries import LogEntry, json_bytes, log_entries
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import NodeUnavailable
+from ltzd.indexer.block_times import check_block_times
 from ltzd.indexer.contracts import Fact, IndexedContract, NodeLog
-from ltzd.indexer.future_blocks import check_future_blocks
 from ltzd.indexer.log_checks import LogChecks
 from ltzd.indexer.log_witnesses import LogWitnesses
 from ltzd.indexer.reading import (
@@ -27,7 +27,8 @@ from ltzd.indexer.reading import (
     check_heights,
     confirmed_logs,
     decode_all,
-    linked,
+    headers_of,
+    headers_up_to,
     logs_by_receipts,
     shortened,
 )
@@ -39,8 +40,6 @@ _FACT_BYTES = 600
 _BLOCK_BYTES = 300
 _LOGS_PER_SLICE = 1_000
 """Logs that are made rows before other tasks of this process run."""
-_HEADERS_PER_BATCH = 200
-"""Headers that are read, and decoded, before other tasks of this process run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +80,10 @@ class RangeReader:
         for a log that only another contract can have written.
         """
         logs, last = await self._logs(node, first, last)
-        headers = await self._headers(node, first, last)
+        headers = await headers_of(node, first, last)
         if headers is None:
             return None
+        source = node
         if not node.is_alone:
             confirmed = await confirmed_logs(
                 node,
@@ -96,14 +96,18 @@ class RangeReader:
             )
             if confirmed is None:
                 return None
-            logs = log_entries(confirmed)
+            logs, source = log_entries(confirmed.logs), confirmed.node
+            if source is not node:
+                headers = await headers_up_to(confirmed.last, source, first)
+                if headers is None:
+                    return None
         by_block = _by_block(logs, {header.hash: header for header in headers})
         if by_block is None:
             return None
         missing = await self._checks.check_range(node, headers, by_block, self._contracts)
         if missing is None:
             return None
-        await check_future_blocks(node, headers)
+        await check_block_times(source, headers)
         if missing:
             check_heights(missing, headers)
             for entry in log_entries(missing):
@@ -120,13 +124,6 @@ class RangeReader:
                     logs, _ = await logs_by_receipts(node, self._contracts, first, error)
                     return log_entries(logs), last
                 last = shortened(node, first, last, error)
-
-    async def _headers(self, node: Node, first: int, last: int) -> list[Header] | None:
-        headers: list[Header | None] = []
-        for numbers in slices(range(first, last + 1), _HEADERS_PER_BATCH):
-            headers += await node.headers(numbers)
-        chain = linked(headers, first)
-        return chain if chain is not None and len(chain) == last + 1 - first else None
 
     async def _build(
         self, headers: Sequence[Header], by_block: Mapping[Hash32, list[LogEntry]], size: int

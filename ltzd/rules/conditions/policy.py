@@ -25,6 +25,10 @@ class ConditionPolicy:
     replica_seconds: float = 60.0
     """A replica that has not been used for longer needs help."""
     clock_seconds: float = 30.0
+    """Between a process's clock and the database's."""
+    chain_clock_seconds: float = 60.0
+    """Between a process's clock and a newer block. Blocks of some rollups are tens of seconds
+    ahead."""
     certificate_seconds: float = 14 * 86_400.0
     """Certificates closer to their expiry have not been renewed in time."""
     missing_after_seconds: float = 20.0

@@ -75,6 +75,17 @@ async def test_a_node_that_falls_behind_is_left_for_one_that_does_not() -> None:
         assert {report.reason for report in fleet.pool.reports()} == {None, Unfit.BEHIND}
 
 
+async def test_no_single_one_of_three_nodes_says_that_the_clock_is_behind() -> None:
+    nodes = [FleetNode("a"), FleetNode("b"), FleetNode("c")]
+    async with a_fleet(*nodes) as fleet:
+        now = 1_700_000_000.0
+        await fleet.watch.look_at_all()
+        assert fleet.pool.seconds_ahead(lambda: now) == 100.0, "a block a second"
+        nodes[0].block_seconds = 1_000.0
+        await fleet.watch.look_at_all()
+        assert fleet.pool.seconds_ahead(lambda: now) == 100.0
+
+
 async def test_a_node_that_refuses_requests_as_too_many_is_left_by_pinned_clients() -> None:
     first, second = FleetNode("first"), FleetNode("second")
     async with a_fleet(first, second) as fleet:

@@ -8,6 +8,7 @@ import pytest
 
 from ltzd.operator import policy as operator_policy
 from ltzd.rules.conditions import readiness
+from ltzd.rules.conditions.clocks import judge_clock
 from ltzd.rules.conditions.facts import (
     ChainFacts,
     ClusterFacts,
@@ -390,3 +391,26 @@ def test_the_worst_comes_first() -> None:
     queues = QueueFacts(webhook_seconds=100.0, reward_seconds=500.0)
     facts = replace(WELL, wallets=(paused, WALLETS[1]), queues=queues)
     assert judged(facts) == ["rewards_overdue", "webhooks_overdue", "lane_paused_by_hand"]
+
+
+@pytest.mark.parametrize(
+    ("database_offset", "chain_ahead", "difference"),
+    [
+        (29.0, 59.0, None),
+        (-29.0, -3_600.0, None),
+        (0.0, None, None),
+        (31.0, None, "31 s ahead of the database's"),
+        (-31.0, 31.0, "31 s behind the database's"),
+        (0.0, 61.0, "61 s behind the nodes' newest blocks"),
+    ],
+)
+def test_a_clock_is_judged_by_the_database_and_by_blocks_of_the_future(
+    database_offset: float, chain_ahead: float | None, difference: str | None
+) -> None:
+    condition = judge_clock("host-a", database_offset, chain_ahead, POLICY)
+
+    if difference is None:
+        assert condition is None
+    else:
+        assert condition is not None
+        assert condition.sentence.startswith(f"The clock of host-a is {difference}, so that ")
