@@ -8,6 +8,7 @@ from dataclasses import replace
 from ltzd.rules.conditions.facts import ChainFacts, ClusterFacts, QueueFacts, WalletFacts
 from ltzd.rules.indexer.block_times import BlockTimes, HeadTime
 from ltzd.store import processes
+from ltzd.store.brands.patience import PATIENCE_SECONDS
 from ltzd.store.database import Connection
 from ltzd.store.indexer.rebuild.orders import WAITS_FOR_MIGRATIONS
 from ltzd.store.operator import leases
@@ -162,10 +163,9 @@ async def oldest_reward_seconds(connection: Connection) -> float | None:
     """
     # The conditions are those of rewards_mintable_by_brand and rewards_mintable_payments.
     seconds: float | None = await connection.fetchval(
-        """
+        f"""
         SELECT extract(epoch FROM now() - least(
-                 (SELECT min(oldest.created_at + make_interval(
-                           secs => coalesce((configuration ->> 'patience_seconds')::int, 0)))
+                 (SELECT min(oldest.created_at + make_interval(secs => {PATIENCE_SECONDS}))
                     FROM brands
                    CROSS JOIN LATERAL (
                          SELECT min(created_at) FILTER (WHERE mint_block_hash IS NULL) AS created_at
@@ -184,7 +184,7 @@ async def oldest_reward_seconds(connection: Connection) -> float | None:
                              AND NOT above_limit AND kind = 2
                            ORDER BY position
                            LIMIT $1) AS head)))::float8
-        """,
+        """,  # noqa: S608
         _LOOKED_AT,
     )
     # Below 0: all of them may still wait.

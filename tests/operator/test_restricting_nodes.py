@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
+from ltzd.chain.contracts import ltz
 from ltzd.chain.node import second_opinions
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
@@ -234,6 +235,38 @@ async def test_a_reward_that_only_one_node_shows_as_refused_is_not_failed(
             world.node.mine()
             await world.settled("mined", "mined")
     assert not await value(world.observer, "SELECT bool_or(failed_at IS NOT NULL) FROM rewards")
+
+
+async def test_a_batch_of_refused_payments_that_no_second_node_confirms_stops_no_other_reward(
+    world: RelayWorld,
+) -> None:
+    nodes = some_nodes(world, 2)
+    refused = a_wallet(0xBAD)
+    for node in nodes:
+        node.bad_wallets = {refused}
+    async with transaction(world.observer) as connection:
+        for _ in range(ltz.MAX_BATCH):
+            await queue_reward(connection, refused, kind=2)
+        await queue_reward(connection, a_wallet(0xB))
+        # The lane simulates rewards that LTZ has refused before.
+        await connection.execute("UPDATE rewards SET failure = 'refused before'")
+
+    async def failed() -> int:
+        count: int = await value(
+            world.observer, "SELECT count(*) FROM rewards WHERE failed_at IS NOT NULL"
+        )
+        return count
+
+    async def all_have_failed() -> bool:
+        return await failed() == ltz.MAX_BATCH
+
+    async with a_pool(*nodes) as pool:
+        nodes[1].is_down = True
+        async with running(a_mint_lane(world, pool).run()):
+            await world.settled("published")
+            assert await failed() == 0
+            nodes[1].is_down = False
+            await until(all_have_failed)
 
 
 @pytest.mark.parametrize("count", [2, 3])

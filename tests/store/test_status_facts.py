@@ -181,6 +181,11 @@ async def test_a_patient_brands_rewards_age_the_queue_from_the_end_of_their_wait
 ) -> None:
     await a_reward(connection)
     await connection.execute("UPDATE rewards SET created_at = now() - interval '90 s'")
+    await connection.execute(  # A patience that this version cannot read counts as none.
+        "INSERT INTO brands (id, name, configuration, revision)"
+        """ VALUES ($1, 'Other', '{"patience_seconds": "soon"}', 1)""",
+        WALLET,
+    )
     await connection.execute(
         "INSERT INTO brands (id, name, configuration, revision)"
         " SELECT brand_id, 'Patient', $1::text::jsonb, 1 FROM rewards"

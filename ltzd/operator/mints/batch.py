@@ -8,11 +8,18 @@ reads.
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
 
 from ltzd.chain.contracts import ltz
 from ltzd.rules.operator.references import LaneReferences
 from ltzd.store.operator.rewards import QueuedReward
 from ltzd.values import LTZ, Address, reward_reference
+
+NO_REWARD: Final = UUID(int=2**128 - 1)
+NO_WALLET: Final = Address(b"\xff" * 20)
+UNUSED_SEQ: Final = 2**64 - 1
+"""The id, wallet and seq of mints that are simulated or estimated, and never sent."""
 
 
 def fresh_count(batch: Sequence[QueuedReward]) -> int:

@@ -1,24 +1,22 @@
 """Gas limits of mints: LTZ's formula, calibrated against estimates of this chain."""
 
-from uuid import UUID
-
 import structlog
 
 from ltzd.chain.contracts import ltz
 from ltzd.chain.node.answers.typed import Revert
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.mints.batch import NO_REWARD, NO_WALLET, UNUSED_SEQ
 from ltzd.operator.policy import MintTarget
 from ltzd.operator.signing import TransactionSigner
 from ltzd.rules.operator.mint_gas import MOST_PERCENT, USUAL_PERCENT, gas_percent
-from ltzd.values import Address, reward_reference
+from ltzd.values import reward_reference
 
 log = structlog.get_logger()
 
 _ESTIMATED_FOR_SECONDS = 600.0
 _RETRY_SECONDS = 10.0
 _RAISES = (2, 4, 8, 16)
-_UNUSED_SEQ = 2**64 - 1
 
 
 class MintGas:
@@ -89,5 +87,5 @@ class MintGas:
 
 def _mint_of_a_unit() -> bytes:
     """A mint of one unit to a new holder, with a reference that no reward has; it is never sent."""
-    reference = reward_reference(UUID(int=2**128 - 1), 1, _UNUSED_SEQ)
-    return ltz.mint_call([ltz.MintEntry(Address(b"\xff" * 20), 1, reference)])
+    reference = reward_reference(NO_REWARD, 1, UNUSED_SEQ)
+    return ltz.mint_call([ltz.MintEntry(NO_WALLET, 1, reference)])

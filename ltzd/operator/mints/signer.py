@@ -188,8 +188,7 @@ class MintSigner(LaneWork):
         """Sign a mint of claimed rewards, and give back the others; return how many are signed.
 
         Returns None if the caller should claim others at once: another lane has taken some of these
-        while this process was frozen, or no reward of a batch that is minted apart has passed its
-        simulation.
+        while this process was frozen, or LTZ refuses all of them and would mint others.
         """
         try:
             signed = await self._mint(claimed, fees)
@@ -204,7 +203,7 @@ class MintSigner(LaneWork):
         self._claims.note_served(signed)
         taken = {reward.id for reward in signed}
         await self._claims.give_back([reward for reward in claimed if reward.id not in taken])
-        return None if self._simulator.holds(claimed[0]) else len(signed)
+        return None if not signed and self._simulator.holds(claimed[0]) else len(signed)
 
     async def _mint(self, claimed: Sequence[QueuedReward], fees: Fees) -> Sequence[QueuedReward]:
         """Sign and store the claimed rewards that LTZ would mint now; return these."""

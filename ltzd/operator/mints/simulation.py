@@ -10,7 +10,7 @@ wait behind all others. A batch is simulated with exactly the gas limit with whi
 that does not suffice, the limits of all mints are raised.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -23,7 +23,13 @@ from ltzd.chain.node.second_opinions import SIMULATION, compare_views
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.lane_context import LaneContext
-from ltzd.operator.mints.batch import encode_mint, number
+from ltzd.operator.mints.batch import (
+    NO_REWARD,
+    NO_WALLET,
+    UNUSED_SEQ,
+    encode_mint,
+    number,
+)
 from ltzd.operator.mints.gas import MintGas
 from ltzd.operator.policy import MintTarget
 from ltzd.rules.operator.references import LaneReferences
@@ -83,7 +89,7 @@ class MintSimulator:
         self._pause = self._pauses.first
         self._must_simulate = must_simulate
         self._held: dict[UUID, tuple[float, float]] = {}
-        """Rewards that are minted apart and did not pass: until when others come first, and the
+        """Rewards that did not pass although others may: until when others come first, and the
         pause after that."""
         self._view: ChainView | None = None
 
@@ -113,18 +119,14 @@ class MintSimulator:
         planned = await self._without_reverting(request)
         if planned.batch:
             self._pause = self._pauses.first
-        elif all(reward.is_apart for reward in request.batch):
-            self._hold(request.batch)
-        else:
+            return planned
+        if not all(map(self.holds, request.batch)):
             self._next_at = self._context.clock() + self._pause
             self._pause = min(2 * self._pause, self._pauses.longest)
         return planned
 
-    def _hold(self, batch: Batch) -> None:
-        """Let other rewards come first for a while.
-
-        These are minted apart, so no mixed batch shows whether they or LTZ are at fault.
-        """
+    def _hold(self, batch: Iterable[QueuedReward]) -> None:
+        """Let other rewards come first for a while."""
         now, longest = self._context.clock(), self._pauses.longest
         self._held = {id_: held for id_, held in self._held.items() if now - held[0] < longest}
         for reward in batch:
@@ -159,17 +161,22 @@ class MintSimulator:
                 await rewards.renew_queued(connection, [reward.id for reward in batch])
             return nothing
         passing, suspects = await self._bisect(request)
-        if not passing:
-            return nothing
         passing_ids = {reward.id for part in passing for reward in part}
         together = request.of([reward for reward in batch if reward.id in passing_ids])
         # In one request with the rest, since a role that is granted between two requests would
         # make sound rewards look bad.
         alone = [request.of([reward]) for reward in suspects]
-        *outcomes, revert = await self._simulate([*alone, together])
+        others = together if passing else request.of([_probe(batch)])
+        *outcomes, revert = await self._simulate([*alone, others])
         if revert is not None:
-            return self._planned(request.of(max(passing, key=len)))
-        await self._fail(request, dict(zip(suspects, outcomes, strict=True)))
+            return self._planned(request.of(max(passing, key=len, default=[])))
+        refused = {
+            reward: outcome
+            for reward, outcome in zip(suspects, outcomes, strict=True)
+            if outcome is not None
+        }
+        self._hold(refused)
+        await self._fail(request, refused)
         return self._planned(together)
 
     async def _with_more_gas(self, request: MintBatch) -> PlannedMint | None:
@@ -193,7 +200,7 @@ class MintSimulator:
         """The parts that pass, and the rewards that revert even alone."""
         passing: list[Batch] = []
         suspects: list[QueuedReward] = []
-        parts = _halves(request.batch)
+        parts = _halves(request.batch) or [request.batch]
         while parts:
             reverts_ = await self._simulate([request.of(part) for part in parts])
             outcomes = zip(parts, reverts_, strict=True)
@@ -207,18 +214,14 @@ class MintSimulator:
                     parts += _halves(part)
         return passing, suspects
 
-    async def _fail(
-        self, request: MintBatch, suspects: Mapping[QueuedReward, Revert | None]
-    ) -> None:
+    async def _fail(self, request: MintBatch, refused: Mapping[QueuedReward, Revert]) -> None:
         """Fail the rewards that LTZ refuses for good, as far as other nodes say so, too."""
-        bad = {reward: revert for reward, revert in suspects.items() if _is_permanent(revert)}
+        bad = {reward: revert for reward, revert in refused.items() if _is_permanent(revert)}
         if not bad:
             return
-        refused = await self._refused_by_nodes([request.of([reward]) for reward in bad])
+        confirmed = await self._refused_by_nodes([request.of([reward]) for reward in bad])
         reasons = {
-            reward.id: _name(revert)
-            for reward, revert in bad.items()
-            if revert is not None and reward.id in refused
+            reward.id: _name(revert) for reward, revert in bad.items() if reward.id in confirmed
         }
         if reasons:
             await self.fail(reasons)
@@ -270,6 +273,12 @@ def _was_signed_or_failed(reward: QueuedReward) -> bool:
 
 def _leniency(refused: Collection[UUID]) -> int:
     return -len(refused)
+
+
+def _probe(batch: Batch) -> QueuedReward:
+    """A reward that nobody has, of the smallest amount in the batch."""
+    smallest = min(reward.ltz for reward in batch)
+    return QueuedReward(NO_REWARD, kind=1, wallet=NO_WALLET, ltz=smallest, seq=UNUSED_SEQ)
 
 
 def _halves(part: Batch) -> list[Batch]:

@@ -34,6 +34,7 @@ from ltzd.rules.brands.value_types import MAX_COUNT, IsNumber, OnChainId, Text
 from ltzd.rules.constraints.constraints import Constraint, constraint_fault, without_repeats
 from ltzd.rules.domains.customer_urls import check_public_url
 from ltzd.rules.domains.names import normal_domain
+from ltzd.rules.operator.patience import MOST_PATIENCE_SECONDS
 from ltzd.values import Address, address_of
 
 FIRST_CATALOGUE = {
@@ -309,7 +310,7 @@ class Brand(BaseModel):
     events_per_minute_per_ip: Count = 0
     webhook_url: WebhookUrl | None = None
     time_zone: Annotated[Text, AfterValidator(_known_time_zone)] = "UTC"
-    patience_seconds: Annotated[int, Field(ge=0, le=86_400, strict=True)] = 0
+    patience_seconds: Annotated[int, Field(ge=0, le=MOST_PATIENCE_SECONDS, strict=True)] = 0
     events: tuple[EventRule, ...] = ()
     perks: tuple[Perk, ...] = ()
     constraints: Annotated[tuple[Constraint, ...], AfterValidator(without_repeats)] = ()

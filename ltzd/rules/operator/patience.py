@@ -15,6 +15,8 @@ from typing import Final
 
 RECENT_BLOCKS: Final = 1_024
 """The number of recent blocks: nodes return the base fees of 1,024 blocks in one answer."""
+MOST_PATIENCE_SECONDS: Final = 86_400
+"""The largest `patience_seconds` of a brand file."""
 LEAD_SECONDS: Final = 5.0
 """Waits end this time before their bound, so that a lane notices the end in time."""
 _KNOWN_BLOCKS: Final = 16

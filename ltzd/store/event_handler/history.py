@@ -9,6 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
+from ltzd.store.brands.patience import PATIENCE_SECONDS
 from ltzd.store.database import Connection
 from ltzd.store.operator import transaction_views
 from ltzd.store.operator.transaction_views import AttemptView
@@ -94,10 +95,10 @@ async def history_of(connection: Connection, event_id: UUID) -> EventHistory | N
     """Returns None for an unknown event. All rows are read at one moment."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         row = await connection.fetchrow(
-            """
+            f"""
             SELECT e.id, e.brand_id, b.name AS brand_name,
                    coalesce(b.paused_at IS NOT NULL, false) AS is_brand_paused,
-                   coalesce((b.configuration ->> 'patience_seconds')::int, 0) AS patience_seconds,
+                   {PATIENCE_SECONDS} AS patience_seconds,
                    e.event_type, e.source, e.domain, e.ltz, coalesce(r.wallet, u.wallet) AS wallet,
                    e.created_at, r.id AS reward_id, r.kind, r.seq, r.failed_at, r.failure,
                    r.mint_block_number, r.mint_block_hash, r.mint_transaction_hash,
@@ -111,7 +112,7 @@ async def history_of(connection: Connection, event_id: UUID) -> EventHistory | N
               LEFT JOIN rewards r ON r.id = e.id
               LEFT JOIN transactions t ON t.id = r.transaction_id
              WHERE e.id = $1
-            """,
+            """,  # noqa: S608
             event_id,
         )
         if row is None:

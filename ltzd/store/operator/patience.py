@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from ltzd.store.brands.patience import PATIENCE_SECONDS
 from ltzd.store.database import Connection
 from ltzd.values import Address
 
@@ -12,11 +13,11 @@ _LOOKED_AT = 10
 async def patient_brands(connection: Connection) -> dict[Address, int]:
     """The seconds for which brands let their rewards wait; reads every brand's configuration."""
     rows = await connection.fetch(
-        """
-        SELECT id, (configuration ->> 'patience_seconds')::int
-          FROM brands
-         WHERE (configuration ->> 'patience_seconds')::int > 0
-        """
+        f"""
+        SELECT id, seconds
+          FROM (SELECT id, {PATIENCE_SECONDS} AS seconds FROM brands) AS brand
+         WHERE seconds > 0
+        """  # noqa: S608
     )
     return {Address(row[0]): row[1] for row in rows}
 
@@ -56,13 +57,12 @@ async def oldest_seconds(
 async def count_waiting(connection: Connection, at_most: int) -> int:
     """Queued rewards whose brand lets them wait, and whose wait is not over; up to `at_most`."""
     count: int = await connection.fetchval(
-        """
+        f"""
         SELECT count(*)
           FROM (SELECT
-                  FROM (SELECT id, (configuration ->> 'patience_seconds')::int AS seconds
+                  FROM (SELECT id, {PATIENCE_SECONDS} AS seconds
                           FROM brands
-                         WHERE (configuration ->> 'patience_seconds')::int > 0
-                           AND paused_at IS NULL) AS brand
+                         WHERE paused_at IS NULL) AS brand
                  CROSS JOIN LATERAL (
                        SELECT
                          FROM rewards r
@@ -71,8 +71,9 @@ async def count_waiting(connection: Connection, at_most: int) -> int:
                           AND NOT r.above_limit AND r.kind <> 2 AND r.mint_block_hash IS NULL
                           AND r.created_at > now() - make_interval(secs => brand.seconds)
                         LIMIT $1) AS waiting
+                 WHERE brand.seconds > 0
                  LIMIT $1) AS counted
-        """,
+        """,  # noqa: S608
         at_most,
     )
     return count

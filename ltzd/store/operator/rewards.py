@@ -42,11 +42,6 @@ class QueuedReward:
     is_contended: bool = True
 
     @property
-    def is_apart(self) -> bool:
-        """Whether the reward is minted only with those whose mints have failed as often."""
-        return self.cancelled + self.out_of_gas > 0
-
-    @property
     def is_payment(self) -> bool:
         return self.kind == PAYMENT_REWARD
 

@@ -220,7 +220,6 @@ async def test_transactions_in_flight_never_fill_more_than_two_blocks(world: Wor
 
 
 async def test_a_batch_of_rewards_that_ltz_refuses_stops_no_other_brand(world: World) -> None:
-    """No reward fails while no part of a batch passes, so a batch of one brand alone would wait."""
     world.node.bad_wallets.add(a_wallet(7))
     world.node.mines_at_once = True
     await queue(world, A, count=150)

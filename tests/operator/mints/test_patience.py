@@ -19,7 +19,7 @@ PATIENT, URGENT = Address(b"\xa1" * 20), Address(b"\xb2" * 20)
 HOUR = 3_600
 
 
-async def be_patient(world: World, seconds: int, brand: Address = PATIENT) -> None:
+async def be_patient(world: World, seconds: object, brand: Address = PATIENT) -> None:
     """As `ltzd brand apply` with this `patience_seconds`."""
     await value(
         world.observer,
@@ -201,6 +201,15 @@ async def test_a_brand_that_is_patient_no_more_waits_no_more(world: World) -> No
         await signed(world, later)
         await be_patient(world, HOUR)
         await until(lambda: true(telemetry.BRANDS_HELD.labels("mint")._value.get() == 0))
+
+
+async def test_a_patience_that_this_version_cannot_read_holds_up_nobody(world: World) -> None:
+    unreadable = ("soon", 1.5, 10**12, -1, True, None, [60])
+    for number, seconds in enumerate(unreadable):
+        await be_patient(world, seconds, a_wallet(number + 1))
+    async with world.serving():
+        reward = await queue(world, URGENT)
+        await signed(world, reward)
 
 
 async def test_without_a_patient_brand_no_fee_history_is_read(world: World) -> None:
