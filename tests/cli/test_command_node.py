@@ -40,6 +40,6 @@ async def test_two_nodes_behind_one_host_are_both_asked() -> None:
 async def test_a_person_names_the_chain_of_a_signature() -> None:
     """A node of a test network could say that it is on the main network."""
     async with serving(node := FleetNode("liar", chain_id=1)):
-        with pytest.raises(Misconfigured, match="set node.chain_id = 1 if you mean"):
+        with pytest.raises(Misconfigured, match=r"set node\.chain_id = 1 if"):
             async with agreeing_nodes([node.url], None):
                 pass
