@@ -260,11 +260,11 @@ class PerkCharges:
     async def _admit(self, request: RedeemRequest) -> tuple[ChargeRedemption | None, UUID, int]:
         """Return the earlier redemption with the same key, if any, and the redemption's and relay's
         ids."""
-        await self._simulate(request)
         l1_costs = NO_L1_COSTS
         with suppress(NodeUnavailable):  # A repeated request is answered without a node.
             l1_costs = await self._simulator.l1_costs()
         gas_limit = GAS_LIMIT + l1_costs.extra_gas(_CALL_BYTES)
+        await self._simulate(request, gas_limit)
         l1_fee_wei = l1_costs.max_fee_wei(_CALL_BYTES, gas_limit)
         max_cost_wei = gas_limit * await self._simulator.max_fee() + l1_fee_wei
         wallet = perk_charges.wallet_of(request.token_id, await self._wallets.offered())
@@ -290,10 +290,11 @@ class PerkCharges:
             spent = await gas_budgets.spent_for(connection, self._budgets, [], max_cost_wei)
             GasLedger(self._budgets, spent).admit(None, max_cost_wei)
 
-    async def _simulate(self, request: RedeemRequest) -> None:
+    async def _simulate(self, request: RedeemRequest, gas_limit: int) -> None:
         """Simulate the redemption, unless others of the same token are in flight before it.
 
-        The index may be a block behind the chain: the simulation sees a token sold just now.
+        The index may be a block behind the chain: the simulation sees a token sold just now. The
+        gas limit is the transaction's, since some rollups' nodes take the data's gas from it.
         """
         async with session(self._pool) as connection:
             if await self._earlier(connection, request) is not None:
@@ -306,7 +307,7 @@ class PerkCharges:
         sender = await self._wallets.sender()
 
         async def simulated(node: Node, at: BlockRef = "latest") -> LtzdError | None:
-            revert = await node.simulate_call(self._contract, call, sender, gas=GAS_LIMIT, at=at)
+            revert = await node.simulate_call(self._contract, call, sender, gas=gas_limit, at=at)
             if revert is None:
                 return None
             if revert.data is None:

@@ -490,7 +490,7 @@ async def test_one_nodes_low_mint_limit_refuses_no_checkout(
 ) -> None:
     await a_minter(world)
     liar = world.node.sibling()
-    liar.mint_capacity = 9 * LTZ
+    liar.mint_capacity = 4_999 * LTZ
     async with a_fake_pool(liar, world.node) as nodes:
         nodes.prefer(0)
         capacity = MintCapacity(world.pool, nodes.node("http"), CHAIN_ID, LTZ_AT, world.clock)

@@ -32,6 +32,7 @@ from ltzd.errors import (
     ValidationFailed,
 )
 from ltzd.rules.operator.fees import FeePolicy
+from ltzd.rules.operator.l1_costs import L1Costs
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets
 from ltzd.store import perk_charges as redemptions
 from ltzd.store.brands.configurations import BrandCache
@@ -451,6 +452,31 @@ async def test_a_redemption_counts_towards_the_total_budget_at_its_maximum_and_t
         till.node.mine()
         await asking
     assert 0 < await spent_today(till) < worst
+
+
+async def test_a_rollups_price_of_data_comes_on_top_of_gas_limit_and_budget(
+    till: Till, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some of a rollup's nodes take the data's gas from a simulation, too."""
+    fee, gas = 10**15, 200_000
+    costs = L1Costs(
+        fee_without_data=fee, fee_of_sample=fee, gas_without_data=gas, gas_of_sample=gas
+    )
+
+    async def l1_costs() -> L1Costs:
+        return costs
+
+    monkeypatch.setattr(till.context.simulator, "l1_costs", l1_costs)
+    monkeypatch.setattr(till.node, "needed_gas", lambda _: gas + 56_000)
+    async with till.world.relaying():
+        asking = asyncio.create_task(till.redeem())
+        await till.is_published(1)
+        (sent,) = till.node.pool.values()
+        assert sent.gas_limit == module.GAS_LIMIT + 2 * gas
+        max_fee = await till.context.simulator.max_fee()
+        assert await spent_today(till) == sent.gas_limit * max_fee + 2 * fee
+        till.node.mine()
+        await asking
 
 
 async def test_with_the_total_gas_budget_spent_no_redemption_is_written_until_tomorrow(
