@@ -232,14 +232,19 @@ def test_any_metadata_is_minted_or_refused(usd: str, wallet: str) -> None:
         payment_of(a_session(fields))
 
 
-def test_only_an_amount_above_the_mint_limit_is_over_capacity() -> None:
+@pytest.mark.parametrize(
+    ("capacity", "error"),
+    [
+        (5_001, "amount: buys more LTZ than can be minted at once; at most 500 cents"),
+        (0, "amount: no LTZ can be bought while minting is switched off"),
+    ],
+)
+def test_only_an_amount_above_the_mint_limit_is_over_capacity(capacity: int, error: str) -> None:
     refuse_over_capacity(500, 5_000)
     refuse_over_capacity(500, None)
     with pytest.raises(InvalidFields) as refused:
-        refuse_over_capacity(501, 5_001)
-    assert refused.value.details["errors"] == [
-        "amount: buys more LTZ than can be minted at once; at most 500 cents"
-    ]
+        refuse_over_capacity(501, capacity)
+    assert refused.value.details["errors"] == [error]
 
 
 # --- events -------------------------------------------------------------------------------------

@@ -89,9 +89,14 @@ def dollars_text(cents: int) -> str:
 
 
 def refuse_over_capacity(usd_cents: int, capacity: int | None) -> None:
-    """`capacity` is the most LTZ that the mint limit can ever cover, or None if it is unknown."""
+    """`capacity` is the most LTZ that the mint limit can ever cover, or None if it is unknown.
+
+    A capacity of 0 means that minting is switched off: nobody pays for LTZ that may never come.
+    """
     if capacity is None or usd_cents * LTZ_PER_CENT <= capacity:
         return
+    if capacity == 0:
+        raise InvalidFields(["amount: no LTZ can be bought while minting is switched off"])
     most = capacity // LTZ_PER_CENT
     raise InvalidFields([f"amount: buys more LTZ than can be minted at once; at most {most} cents"])
 
