@@ -142,10 +142,14 @@ async def post_many(instance: Instance, count: int) -> list[Answer]:
 
 @asynccontextmanager
 async def finality(instance: Instance) -> AsyncIterator[None]:
-    """Mines blocks, many at once, until the block has ended."""
+    """Mines blocks, many at once, until the block has ended.
+
+    Waits for the last of them: a chain that still mines answers nobody else.
+    """
+    is_over = False
 
     async def mine() -> None:
-        while True:
+        while not is_over:
             await instance.rpc("anvil_mine", hex(FINAL_AFTER))
             await asyncio.sleep(0.5)
 
@@ -153,7 +157,8 @@ async def finality(instance: Instance) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        task.cancel()
+        is_over = True
+        await task
 
 
 async def watched_to_the_end(instance: Instance, wallet: str) -> None:
