@@ -24,6 +24,11 @@ def own_conditions(daemon: Daemon) -> list[Condition]:
     return [condition for source in _SOURCES for condition in source(daemon)]
 
 
+def condition_policy(daemon: Daemon) -> ConditionPolicy:
+    chain_id = daemon.relay_context.contracts.chain_id
+    return ConditionPolicy(mines_on_demand=chain_id in DEV_CHAIN_IDS)
+
+
 def own_report(daemon: Daemon) -> ProcessReport:
     """The report that the process writes into its row."""
     return ProcessReport(
@@ -160,9 +165,7 @@ def _replica(daemon: Daemon) -> Iterable[Condition]:
 
 def _clock(daemon: Daemon) -> Iterable[Condition]:
     offset, ahead = daemon.state.clock_offset_seconds, daemon.nodes.seconds_ahead()
-    if daemon.relay_context.contracts.chain_id in DEV_CHAIN_IDS:
-        ahead = None  # Tests move the time of such a chain.
-    condition = judge_clock(daemon.process.host, offset, ahead, _POLICY)
+    condition = judge_clock(daemon.process.host, offset, ahead, condition_policy(daemon))
     return () if condition is None else (condition,)
 
 

@@ -11,8 +11,7 @@ from ltzd import telemetry
 from ltzd.chain.pool import health
 from ltzd.chain.pool.health import ChainState
 from ltzd.daemon.assembly import IDENTITY, Daemon
-from ltzd.daemon.conditions import lane_states, own_conditions
-from ltzd.daemon.follower import DEV_CHAIN_IDS
+from ltzd.daemon.conditions import condition_policy, lane_states, own_conditions
 from ltzd.errors import LtzdError
 from ltzd.http.admin.handlers import AdminPolicy, AdminSources, build_admin_app
 from ltzd.http.app import build_app
@@ -23,7 +22,6 @@ from ltzd.rules.conditions import readiness
 from ltzd.rules.conditions.facts import ClusterFacts
 from ltzd.rules.conditions.judging import OwnView, judge
 from ltzd.rules.conditions.kinds import Condition, ConditionKind
-from ltzd.rules.conditions.policy import ConditionPolicy
 from ltzd.rules.domains.names import is_authorized
 from ltzd.rules.explorers import explorer_of
 from ltzd.store.cluster import read_cluster
@@ -113,7 +111,7 @@ def admin_app(daemon: Daemon) -> App:
         AdminPolicy(
             host=daemon.settings.admin.host,
             token=None if token is None else token.get_secret_value(),
-            conditions=_condition_policy(daemon),
+            conditions=condition_policy(daemon),
         ),
     )
 
@@ -162,12 +160,7 @@ async def _judged(daemon: Daemon) -> tuple[Condition, ...]:
     with suppress(LtzdError, TimeoutError):
         async with asyncio.timeout(_HEALTH_SECONDS):
             cluster = await _cluster(daemon)
-    return judge(cluster, own, _condition_policy(daemon))
-
-
-def _condition_policy(daemon: Daemon) -> ConditionPolicy:
-    chain_id = daemon.relay_context.contracts.chain_id
-    return ConditionPolicy(mines_on_demand=chain_id in DEV_CHAIN_IDS)
+    return judge(cluster, own, condition_policy(daemon))
 
 
 async def _within_time(ping: Awaitable[bool]) -> bool:

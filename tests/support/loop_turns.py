@@ -7,6 +7,7 @@ worker: `is_spinning` finds one.
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 SPINNING_TURNS = 1_000
 
@@ -36,7 +37,8 @@ def counted_turns() -> Iterator[LoopTurns]:
 
 async def is_spinning() -> bool:
     """Whether something besides the caller is due in each of a thousand turns in a row."""
-    due = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
+    loop: Any = asyncio.get_running_loop()
+    due = loop._ready  # asyncio has no public way to see what is due.
     for _ in range(SPINNING_TURNS):
         await asyncio.sleep(0)
         if not due:

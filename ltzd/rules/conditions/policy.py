@@ -12,7 +12,7 @@ class ConditionPolicy:
     """The indexer may be more blocks behind if they are younger: fast chains have many a second."""
     standstill: StandstillPolicy = field(default_factory=StandstillPolicy)
     mines_on_demand: bool = False
-    """A dev chain that mines a block only when there is a transaction."""
+    """A dev chain that mines a block only when there is a transaction, and whose time is moved."""
     reward_seconds: float = 300.0
     relay_seconds: float = 120.0
     webhook_seconds: float = 60.0

@@ -414,3 +414,9 @@ def test_a_clock_is_judged_by_the_database_and_by_blocks_of_the_future(
     else:
         assert condition is not None
         assert condition.sentence.startswith(f"The clock of host-a is {difference}, so that ")
+
+
+def test_a_dev_chain_whose_time_is_moved_ahead_says_nothing_about_the_clock() -> None:
+    policy = replace(POLICY, mines_on_demand=True)
+    assert judge_clock("host-a", 0.0, 86_400.0, policy) is None
+    assert judge_clock("host-a", -31.0, 86_400.0, policy) is not None
