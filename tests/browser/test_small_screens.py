@@ -9,7 +9,7 @@ from playwright.async_api import Browser, Page, expect
 
 from tests.support.instances.instance import Instance
 from tests.support.sites.plugin_site import a_stubbed_site
-from tests.support.sites.visitors import NewVisitor
+from tests.support.sites.visitors import NewVisitor, a_context
 from tests.support.waiting import until
 
 WIDTH = 320
@@ -18,9 +18,8 @@ SITE = "/wp-json/loyalty/v1"
 
 @pytest_asyncio.fixture
 async def page(browser: Browser) -> AsyncIterator[Page]:
-    context = await browser.new_context(viewport={"width": WIDTH, "height": 640})
-    yield await context.new_page()
-    await context.close()
+    async with a_context(browser, viewport={"width": WIDTH, "height": 640}) as context:
+        yield await context.new_page()
 
 
 async def a_long_name_on_the_leaderboard(instance: Instance) -> str:

@@ -15,6 +15,7 @@ from playwright.async_api import Browser, Page, Request, Route, expect
 
 from tests.support.instances.instance import Instance
 from tests.support.services.web_servers import served_at
+from tests.support.sites.visitors import a_context
 
 PAGE = """<!doctype html><html lang="en"><head><title>Shop</title><link rel="icon" href="data:,">
 <style>.is-hidden {{ display: none }}</style>
@@ -91,8 +92,7 @@ async def shop(browser: Browser, one_instance: Instance) -> AsyncIterator[Shop]:
 
     application = web.Application()
     application.router.add_get("/{path:.*}", answer)
-    async with served_at(application) as url:
-        context = await browser.new_context()
+    async with served_at(application) as url, a_context(browser) as context:
         page = await context.new_page()
         email = f"{uuid4().hex}@customer.example"
         shop = Shop(page, url, one_instance, email, attributes)
@@ -105,7 +105,6 @@ async def shop(browser: Browser, one_instance: Instance) -> AsyncIterator[Shop]:
         page.on("request", note)
         yield shop
         assert await context.cookies() == []
-        await context.close()
 
 
 async def test_a_page_that_fits_a_pattern_earns_its_event(shop: Shop) -> None:

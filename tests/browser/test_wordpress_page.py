@@ -16,6 +16,7 @@ from playwright.async_api import Browser, Locator, Page, Request, Route, expect
 
 from tests.support.instances.instance import Instance
 from tests.support.sites.plugin_site import StubbedSite, a_stubbed_site
+from tests.support.sites.visitors import a_context
 
 MUG = "Enamel mug"
 COFFEE = "Free coffee"
@@ -74,17 +75,16 @@ async def member(browser: Browser, one_instance: Instance, tmp_path: Path) -> As
             ltzd_loyalty={"url": one_instance.base_url},
         )
         site.keep_users({1: {"login": name, "email": session["email"], "capabilities": []}})
-        context = await browser.new_context()
-        await context.add_cookies(
-            [
-                {"name": key, "value": value, "url": site.url}
-                for key, _, value in (
-                    cookie.partition("=") for cookie in session["cookie"].split("; ")
-                )
-            ]
-        )
-        yield Member(await context.new_page(), site, one_instance, session["email"])
-        await context.close()
+        async with a_context(browser) as context:
+            await context.add_cookies(
+                [
+                    {"name": key, "value": value, "url": site.url}
+                    for key, _, value in (
+                        cookie.partition("=") for cookie in session["cookie"].split("; ")
+                    )
+                ]
+            )
+            yield Member(await context.new_page(), site, one_instance, session["email"])
 
 
 async def test_the_page_shows_the_wallet_and_redeems_at_the_price_it_shows(

@@ -7,7 +7,15 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
-from playwright.async_api import Browser, ConsoleMessage, Locator, Page, Request, expect
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Locator,
+    Page,
+    Request,
+    expect,
+)
 
 API = "/wp-json/loyalty/v1/"
 # As long as other tests wait for a fact: a short one would be a timed test on a busy machine.
@@ -102,16 +110,30 @@ NewVisitor = Callable[..., Awaitable[Visitor]]
 
 
 @asynccontextmanager
-async def a_visitor(browser: Browser, site: str, **profile: Any) -> AsyncIterator[Visitor]:
+async def a_context(browser: Browser, **profile: Any) -> AsyncIterator[BrowserContext]:
+    """
+    A profile of its own in the browser, closed at the end.
+
+    A request that the test answers itself may still be under way then. Playwright would hand the
+    error of that closed request to whatever the event loop runs next, such as another test.
+    """
     context = await browser.new_context(**profile)
     context.set_default_timeout(TIMEOUT_MILLISECONDS)
-    page = await context.new_page()
-    visitor = Visitor(page, site)
-    page.on("request", visitor.note_request)
-    page.on("console", visitor.note_message)
-    page.on("pageerror", lambda error: visitor.console_errors.append(str(error)))
     try:
+        yield context
+    finally:
+        for page in context.pages:
+            await page.unroute_all(behavior="ignoreErrors")
+        await context.close()
+
+
+@asynccontextmanager
+async def a_visitor(browser: Browser, site: str, **profile: Any) -> AsyncIterator[Visitor]:
+    async with a_context(browser, **profile) as context:
+        page = await context.new_page()
+        visitor = Visitor(page, site)
+        page.on("request", visitor.note_request)
+        page.on("console", visitor.note_message)
+        page.on("pageerror", lambda error: visitor.console_errors.append(str(error)))
         yield visitor
         visitor.check()
-    finally:
-        await context.close()
