@@ -19,8 +19,17 @@ from tests.support.instances.shared import instance, instances, one_instance
 from tests.support.log_watch import LogWatch
 from tests.support.loop_turns import is_spinning
 from tests.support.services.postgres import Databases, a_postgres
+from tests.support.told_logs import pytest_runtest_logstart, pytest_runtest_makereport
 
-__all__ = ["database_url", "databases", "instance", "instances", "one_instance"]
+__all__ = [
+    "database_url",
+    "databases",
+    "instance",
+    "instances",
+    "one_instance",
+    "pytest_runtest_logstart",
+    "pytest_runtest_makereport",
+]
 
 # Collecting makes a million objects that stay: scanning them again and again takes a third of it.
 gc.disable()

@@ -29,6 +29,7 @@ from tests.support.chain.tester import ETHER
 from tests.support.folders import a_data_directory
 from tests.support.ports import free_port
 from tests.support.services.postgres import Databases
+from tests.support.told_logs import told_on_failure
 from tests.support.waiting import until
 
 __all__ = ["anvil_chain"]
@@ -161,12 +162,13 @@ class Server:
                 stdout=log,
                 stderr=log,
             )
-        try:
-            yield
-        finally:
-            with suppress(ProcessLookupError):
-                process.terminate()
-            await asyncio.wait_for(process.wait(), timeout=60)
+        with told_on_failure(self.root / f"{role}.log"):
+            try:
+                yield
+            finally:
+                with suppress(ProcessLookupError):
+                    process.terminate()
+                await asyncio.wait_for(process.wait(), timeout=60)
         assert process.returncode == 0, (self.root / f"{role}.log").read_text()
 
 
@@ -253,7 +255,7 @@ async def test_eight_blocks_lead_from_nothing_to_the_first_mint(server: Server) 
         admin_ports = [free_port() for _ in ROLES]
         for role, port in zip(ROLES, admin_ports, strict=True):
             await stack.enter_async_context(server.running(role, port))
-        await until(server.is_listening, 120.0)
+        await until(server.is_listening, 300.0)
         await shell.paste(brand)
         answer = json.loads(await shell.paste(event))
         assert answer["success"]

@@ -33,6 +33,7 @@ from tests.support.instances import fork_server
 from tests.support.instances.fork_server import ForkedProcess
 from tests.support.log_watch import KEYS, faults_of, secrets_in
 from tests.support.ports import free_port
+from tests.support.told_logs import told_on_failure
 from tests.support.waiting import until
 
 START_SECONDS = 60.0
@@ -364,15 +365,16 @@ async def an_instance(
                 first_by_command=first_by_command,
                 first_checkout=first_checkout,
             )
-            try:
-                if started:
-                    await instance.start()
-                yield instance
-                if instance.is_running:
-                    await instance.stop()
-                instance.assert_nothing_secret_logged()
-            finally:
-                await _end(instance)
+            with told_on_failure(folder / "out"):
+                try:
+                    if started:
+                        await instance.start()
+                    yield instance
+                    if instance.is_running:
+                        await instance.stop()
+                    instance.assert_nothing_secret_logged()
+                finally:
+                    await _end(instance)
 
 
 async def _end(instance: Instance) -> None:

@@ -13,6 +13,7 @@ from ltzd.values import checksummed
 from tests.support.chain.fake_node import LTZ_AT, OTHERS_AT
 from tests.support.ports import free_port
 from tests.support.secret_files import write_secret
+from tests.support.told_logs import told_on_failure
 from tests.support.waiting import until
 
 START_SECONDS = 120.0
@@ -95,13 +96,14 @@ class Deployment:
             )
         process = Process(self.folder, started)
         process.port, process.admin_port = port, admin_port
-        try:
-            await process.logged("ltzd.ready")
-            yield process
-            if started.returncode is None:
-                started.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(started.wait(), 20) == 0
-        finally:
-            if started.returncode is None:
-                started.kill()
-                await started.wait()
+        with told_on_failure(self.folder / f"{port}.log"):
+            try:
+                await process.logged("ltzd.ready")
+                yield process
+                if started.returncode is None:
+                    started.send_signal(signal.SIGTERM)
+                assert await asyncio.wait_for(started.wait(), 20) == 0
+            finally:
+                if started.returncode is None:
+                    started.kill()
+                    await started.wait()
