@@ -144,13 +144,18 @@ async def post_many(instance: Instance, count: int) -> list[Answer]:
 async def finality(instance: Instance) -> AsyncIterator[None]:
     """Mines blocks, many at once, until the block has ended.
 
-    Waits for the last of them: a chain that still mines answers nobody else.
+    Waits each time until they are indexed: a chain that still mines, or is read, is slow to answer
+    anybody else.
     """
     is_over = False
+
+    async def is_indexed() -> bool:
+        return bool((await instance.status())["chain"]["lagBlocks"] == 0)
 
     async def mine() -> None:
         while not is_over:
             await instance.rpc("anvil_mine", hex(FINAL_AFTER))
+            await until(is_indexed)
             await asyncio.sleep(0.5)
 
     task = asyncio.create_task(mine())
