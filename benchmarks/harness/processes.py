@@ -75,6 +75,15 @@ async def until_it_listens(process: asyncio.subprocess.Process, port: int, log: 
             return
 
 
+async def until_it_writes(process: asyncio.subprocess.Process, file: Path, log: Path) -> str:
+    """Returns the text of a file that the process writes whole when it is ready."""
+    async with asyncio.timeout(START_SECONDS):
+        while not await asyncio.to_thread(file.exists):
+            check_alive(process, log)
+            await asyncio.sleep(0.05)
+    return await asyncio.to_thread(file.read_text, encoding="utf-8")
+
+
 def check_alive(process: asyncio.subprocess.Process, log: Path) -> None:
     if process.returncode is not None:
         text = log.read_text(errors="replace")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import instance
-from benchmarks.harness.processes import running, until_it_listens
+from benchmarks.harness.processes import running, until_it_listens, until_it_writes
 from ltzd.dev.options import DevOptions
 from ltzd.dev.services import supervisor
 from ltzd.dev.services.ports import free_port
@@ -96,9 +96,7 @@ async def _sandbox(folder: Path, ltzd_port: int, dev_json: dict[str, Any]) -> As
     arguments = ["sandbox", "--data-dir", str(data_dir), "--port", str(port)]
     arguments += ["--ltzd-url", f"http://127.0.0.1:{ltzd_port}", "--rpc-url", dev_json["rpcUrl"]]
     async with running(["-m", "ltzd", *arguments], log) as process:
-        await until_it_listens(process, port, log)
-        block = data_dir / "settings.toml"
-        yield await asyncio.to_thread(block.read_text, encoding="utf-8")
+        yield await until_it_writes(process, data_dir / "settings.toml", log)
 
 
 async def _first_block(database_url: str) -> int:
