@@ -17,6 +17,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.actions.constraints.chat_members import PLATFORM, ChatMembers
 from ltzd.concurrency.single_flight import SingleFlight
+from ltzd.concurrency.work_slots import released_when_slow
 from ltzd.errors import Unauthorized, Unavailable, ValidationFailed
 from ltzd.providers.chat import ChatUnavailable
 from ltzd.providers.external_api import ExternalApiClient, ExternalApiUnavailable
@@ -219,9 +220,10 @@ class PurchaseConstraints:
             telemetry.CONSTRAINT_RESULTS.labels("hit").inc()
             return result
         telemetry.CONSTRAINT_RESULTS.labels("miss").inc()
-        return await self._evaluations.call(
-            (question.key, question.subject), lambda: self._ask(question)
-        )
+        with released_when_slow():
+            return await self._evaluations.call(
+                (question.key, question.subject), lambda: self._ask(question)
+            )
 
     async def _indexed(self, key: ResultKey, constraint: NftHolding | LtzBalance) -> bool:
         async with session(self._pool) as connection:
