@@ -249,6 +249,22 @@ async def test_a_disabled_brands_constraints_hold(world: World) -> None:
     assert not await world.allows()
 
 
+@pytest.mark.parametrize("collection", [PERK, 12_345])
+async def test_no_claim_passes_the_constraints_of_a_brand_that_cannot_be_read(
+    world: World, collection: int
+) -> None:
+    """A process of an older version has started; the index does not know one of the collections."""
+    await world.apply(asks())
+    await world.pool.execute("""UPDATE brands SET configuration = configuration || '{"new": 1}'""")
+    book = BrandCache()
+    async with session(world.pool) as connection:
+        await book.refresh(connection)
+    constraints = PurchaseConstraints(world.pool, book, world.apis)
+    with pytest.raises(Unavailable):
+        await constraints.check(ANN, collection)
+    await constraints.check(ANN, THEIRS)
+
+
 # --- cached results ---------------------------------------------------------------------------
 
 
