@@ -1,12 +1,18 @@
-"""Gives back the slot of a request while the request only waits for a block or a mint's hash.
+"""Gives back the slot of a request while the request waits for others.
 
 HTTP bounds the requests that the process works on by slots (`rules/admission.py`). A request that
-waits for a block uses no processor, so the code that begins the wait calls `release_held`. Tasks
-that a request starts share its slot.
+waits for a block or for a mint's hash uses no processor, so the code that begins the wait calls
+`release_held`. A request that waits for an outside service keeps its slot for a moment, and gives
+it back if the service is slow (`released_when_slow`). Tasks that a request starts share its slot.
 """
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
+
+_SLOW_SECONDS = 0.25
 
 
 class WorkSlot(Protocol):
@@ -28,3 +34,17 @@ def release_held() -> None:
     slot = _HELD.get()
     if slot is not None:
         slot.release()
+
+
+@contextmanager
+def released_when_slow() -> Iterator[None]:
+    """Release the slot of the running task if the block takes longer than a quarter of a second.
+
+    A service that hangs thus keeps no slots from other requests. A service that answers in time
+    leaves the slot in place, which bounds the work that follows its answers.
+    """
+    timer = asyncio.get_running_loop().call_later(_SLOW_SECONDS, release_held)
+    try:
+        yield
+    finally:
+        timer.cancel()

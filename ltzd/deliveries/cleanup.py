@@ -13,7 +13,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.concurrency.outages import Outage
-from ltzd.errors import DatabaseUnavailable
+from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store.constraints import chat_claims
 from ltzd.store.constraints import results as constraint_results
 from ltzd.store.database import Connection, Pool, session
@@ -89,14 +89,15 @@ class Cleanup:
             await old_events.close(connection, self._policy.events)
 
     async def _repeat(self, work: str, deletes: tuple[Delete, ...], seconds: float) -> None:
-        """A round that PostgreSQL refuses, for example for a lack of rights, is repeated too."""
+        """A round that PostgreSQL refuses, such as for a lack of rights, is repeated too, and so is
+        one that lacks a master key."""
         outage = Outage("cleanup.failed", "cleanup.works_again")
         while True:
             try:
                 async with session(self._pool) as connection:
                     for delete in deletes:
                         await delete(connection)
-            except DatabaseUnavailable as error:
+            except (DatabaseUnavailable, Misconfigured) as error:
                 self._failed(outage, work, error.message)
             except asyncpg.PostgresError as error:
                 self._failed(outage, work, f"PostgreSQL refuses it: {error.sqlstate}")

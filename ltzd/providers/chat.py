@@ -14,6 +14,7 @@ from typing import Final
 
 from ltzd import __version__, telemetry
 from ltzd.concurrency.clock import loop_time
+from ltzd.concurrency.fair_slots import FairSlots
 from ltzd.errors import Unavailable
 from ltzd.providers.outbound.http_client import (
     AsyncCloseable,
@@ -42,8 +43,9 @@ _SERVICES: Final = (_ROLES, _LEVELS)
 class ChatPolicy:
     """`base_url` is the platform's API with its version, `token` our bot's, which must be in the
     guilds. `levels_url` holds {guild_id} and {user_id}. `timeout_seconds` bounds one call of
-    `observe`, with its waiting for a slot and for the end of a 429. `max_concurrent` and
-    `max_waiting` hold for roles and for levels alone: a hanging levelling bot delays no role."""
+    `observe`, with its waiting for a slot and for the end of a 429. `max_concurrent` holds for
+    roles and for levels alone: a hanging levelling bot delays no role. Guilds take turns, and
+    `max_waiting` holds for each guild alone: a guild with many claims delays no other brand's."""
 
     base_url: str = "https://discord.com/api/v10"
     token: str | None = field(default=None, repr=False)
@@ -82,8 +84,11 @@ class _Request:
 class ChatPlatform(AsyncCloseable):
     def __init__(self, policy: ChatPolicy) -> None:
         self._policy = policy
-        self._slots = {service: asyncio.Semaphore(policy.max_concurrent) for service in _SERVICES}
-        self._in_flight: Counter[str] = Counter()
+        self._slots: Mapping[str, FairSlots[str]] = {
+            service: FairSlots(policy.max_concurrent) for service in _SERVICES
+        }
+        self._in_flight: Counter[tuple[str, str]] = Counter()
+        """By service and guild."""
         self._paused_until: dict[tuple[str, str], float] = {}
         self._http = HttpClient(
             max_body_bytes=_MAX_BODY_BYTES,
@@ -142,9 +147,10 @@ class ChatPlatform(AsyncCloseable):
 
     async def _send(self, request: _Request) -> HttpResponse:
         """Returns any answer but a 429, which is waited out if there is time."""
-        if self._in_flight[request.service] >= self._policy.max_waiting:
+        party = request.service, request.guild
+        if self._in_flight[party] >= self._policy.max_waiting:
             raise ChatUnavailable("too many requests are waiting")
-        self._in_flight[request.service] += 1
+        self._in_flight[party] += 1
         deadline = loop_time() + self._policy.timeout_seconds
         try:
             with telemetry.timed_provider(request.service):
@@ -155,7 +161,9 @@ class ChatPlatform(AsyncCloseable):
                         return response
                     self._pause(request, response)
         finally:
-            self._in_flight[request.service] -= 1
+            self._in_flight[party] -= 1
+            if not self._in_flight[party]:
+                del self._in_flight[party]
 
     async def _wait_for_pause(self, request: _Request, deadline: float) -> None:
         now = loop_time()
@@ -177,7 +185,8 @@ class ChatPlatform(AsyncCloseable):
 
     async def _attempt(self, request: _Request, deadline: float) -> HttpResponse:
         try:
-            async with asyncio.timeout_at(deadline), self._slots[request.service]:
+            slot = self._slots[request.service].slot(request.guild)
+            async with asyncio.timeout_at(deadline), slot:
                 return await self._http.request("GET", request.url, headers=request.headers)
         except TimeoutError as error:
             raise ChatUnavailable("no answer in time") from error

@@ -16,6 +16,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.concurrency.clock import Clock
 from ltzd.concurrency.single_flight import SingleFlight
+from ltzd.concurrency.work_slots import released_when_slow
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.jwks import PublicKey
 
@@ -96,7 +97,8 @@ class KeyCache(ABC):
 
     async def _read(self) -> None:
         self._refuse_in_pause()
-        await self._reads.call(None, self._fetch)
+        with released_when_slow():
+            await self._reads.call(None, self._fetch)
 
     def _start_read(self) -> None:
         self._refuse_in_pause()

@@ -13,6 +13,7 @@ import pytest_asyncio
 from ltzd.actions.constraints.chat_members import ChatMembers
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
 from ltzd.actions.users.identity_provider import IdentityProvider
+from ltzd.concurrency import work_slots
 from ltzd.errors import IdentityUnavailable, Unauthorized, Unavailable, ValidationFailed
 from ltzd.providers.chat import ChatPlatform
 from ltzd.providers.external_api import ExternalApiClient, ExternalApiUnavailable
@@ -248,6 +249,22 @@ async def test_a_disabled_brands_constraints_hold(world: World) -> None:
     assert not await world.allows()
 
 
+@pytest.mark.parametrize("collection", [PERK, 12_345])
+async def test_no_claim_passes_the_constraints_of_a_brand_that_cannot_be_read(
+    world: World, collection: int
+) -> None:
+    """A process of an older version has started; the index does not know one of the collections."""
+    await world.apply(asks())
+    await world.pool.execute("""UPDATE brands SET configuration = configuration || '{"new": 1}'""")
+    book = BrandCache()
+    async with session(world.pool) as connection:
+        await book.refresh(connection)
+    constraints = PurchaseConstraints(world.pool, book, world.apis)
+    with pytest.raises(Unavailable):
+        await constraints.check(ANN, collection)
+    await constraints.check(ANN, THEIRS)
+
+
 # --- cached results ---------------------------------------------------------------------------
 
 
@@ -365,6 +382,28 @@ async def test_users_do_not_wait_for_each_other(world: World) -> None:
     async with world.asking(ANN) as first, world.asking(BOB) as second:
         pass
     assert [await first, await second] == [True, True]
+
+
+class Slot(asyncio.Event):
+    def release(self) -> None:
+        self.set()
+
+
+async def test_claims_that_wait_for_a_hanging_api_have_given_their_slots_back(world: World) -> None:
+    """Otherwise the claims of one brand, whose API hangs, hold the slots of everybody's relays."""
+    await world.apply(asks())
+    world.apis.say(True)
+    slots = [Slot(), Slot()]
+
+    async def claim(slot: Slot) -> bool:
+        work_slots.hold(slot)
+        return await world.allows()
+
+    async with world.asking():
+        claims = [asyncio.create_task(claim(slot)) for slot in slots]
+        async with asyncio.timeout(20):
+            await asyncio.gather(*(slot.wait() for slot in slots))
+    assert all(await asyncio.gather(*claims))
 
 
 async def test_closing_cancels_running_evaluations(world: World) -> None:

@@ -205,6 +205,30 @@ async def test_work_that_postgresql_refuses_is_counted_and_the_other_work_goes_o
     ]
 
 
+async def test_a_secret_that_no_master_key_opens_stops_erasures_and_nothing_else(
+    pool: Pool,
+) -> None:
+    await insert_rows(pool)
+    async with session(pool) as connection:
+        await connection.execute(
+            """
+            INSERT INTO users (id, email_key, identity_subject, wallet, created_at)
+            VALUES (gen_random_uuid(), 'ann@shop.example', 'did', $1, now() - interval '1 year')
+            """,
+            a_wallet(1),
+        )
+        await connection.execute("INSERT INTO erasure_keys VALUES ('addresses', 'gone', '')")
+    policy = RetentionSettings(user_addresses_days=30).policy()
+    pauses = Pauses()
+    with capture_logs() as lines:
+        async with running(Cleanup(pool, ErasedAddresses(SEALER), policy, sleep=pauses).run()):
+            await pauses.until_begun(LOOPS)
+    failures = [line for line in lines if line["event"] == "cleanup.failed"]
+    assert [line["work"] for line in failures] == ["retention"]
+    assert "old_master_key_files" in failures[0]["reason"]
+    assert set((await counts(pool)).values()) == {1}
+
+
 @pytest.mark.parametrize(("role", "left"), [("deliveries", 1), ("http", 2)])
 async def test_only_the_deliveries_role_deletes_expired_rows(
     database_url: str, pool: Pool, tmp_path: Path, role: str, left: int

@@ -237,8 +237,9 @@ async def test_a_reward_that_only_one_node_shows_as_refused_is_not_failed(
     assert not await value(world.observer, "SELECT bool_or(failed_at IS NOT NULL) FROM rewards")
 
 
+@pytest.mark.parametrize("kind", [1, 2])
 async def test_a_batch_of_refused_payments_that_no_second_node_confirms_stops_no_other_reward(
-    world: RelayWorld,
+    world: RelayWorld, kind: int
 ) -> None:
     nodes = some_nodes(world, 2)
     refused = a_wallet(0xBAD)
@@ -247,7 +248,7 @@ async def test_a_batch_of_refused_payments_that_no_second_node_confirms_stops_no
     async with transaction(world.observer) as connection:
         for _ in range(ltz.MAX_BATCH):
             await queue_reward(connection, refused, kind=2)
-        await queue_reward(connection, a_wallet(0xB))
+        await queue_reward(connection, a_wallet(0xB), kind=kind)
         # The lane simulates rewards that LTZ has refused before.
         await connection.execute("UPDATE rewards SET failure = 'refused before'")
 

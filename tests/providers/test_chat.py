@@ -232,13 +232,17 @@ async def test_so_many_questions_are_under_way_at_once_and_no_more(server: ChatS
         return under_way == 2
 
     server.always[GUILD] = held
+    server.roles[OTHER_GUILD, BEN] = [ROLE]
     policy = server.policy(max_concurrent=2, max_waiting=5)
     async with ChatPlatform(policy) as platform:
         waiting = [asyncio.create_task(platform.observe(role_in(), BEN)) for _ in range(5)]
         await until(two_are_there)
         assert "too many" in (await failure(platform, role_in())).reason
+        other = asyncio.create_task(platform.observe(role_in(OTHER_GUILD), BEN))
+        await asyncio.sleep(0)
         gate.set()
         assert await asyncio.gather(*waiting) == [[]] * 5
+        assert await other == [ROLE], "another guild's questions have places of their own"
     assert most == 2
 
 

@@ -17,6 +17,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.actions.constraints.chat_members import PLATFORM, ChatMembers
 from ltzd.concurrency.single_flight import SingleFlight
+from ltzd.concurrency.work_slots import released_when_slow
 from ltzd.errors import Unauthorized, Unavailable, ValidationFailed
 from ltzd.providers.chat import ChatUnavailable
 from ltzd.providers.external_api import ExternalApiClient, ExternalApiUnavailable
@@ -106,8 +107,8 @@ class PurchaseConstraints:
 
         `claims` is the number of the claim that will be sent if nothing is raised, or None if none
         will be sent yet. Raises ValidationFailed that names the first constraint, in the order of
-        the brand's file, that is not satisfied; Unavailable while the collection's brand is
-        unknown; and IdentityUnavailable while the user's accounts are.
+        the brand's file, that is not satisfied; Unavailable while the collection's brand or its
+        configuration is unknown; and IdentityUnavailable while the user's accounts are.
         """
         async with session(self._pool) as connection:
             brand = await collections.brand_of(connection, collection_id)
@@ -180,13 +181,20 @@ class PurchaseConstraints:
 
     def _refuse_in_doubt(self, collection_id: int) -> None:
         """The index may be behind the chain, or be rebuilding."""
-        if self._brands.is_constrained(collection_id):
-            raise Unavailable("The collection is not indexed yet, and has constraints")
+        if self._brands.may_be_constrained(collection_id):
+            raise Unavailable("The collection is not indexed yet, and may have constraints")
 
     def _configured(self, brand: Address, collection_id: int) -> Sequence[Constraint]:
-        """A disabled brand's constraints stay in force."""
+        """A disabled brand's constraints stay in force.
+
+        Raises Unavailable for a brand whose configuration this version has never been able to read.
+        """
         configuration = self._brands.configuration(brand)
-        return () if configuration is None else configuration.constraints_on(collection_id)
+        if configuration is not None:
+            return configuration.constraints_on(collection_id)
+        if brand in self._brands.unreadable:
+            raise Unavailable("The collection's brand cannot be read, and may have constraints")
+        return ()
 
     async def _accounts(
         self, constraints: Sequence[Constraint], user: Address, speaker: TokenUser | None
@@ -219,9 +227,10 @@ class PurchaseConstraints:
             telemetry.CONSTRAINT_RESULTS.labels("hit").inc()
             return result
         telemetry.CONSTRAINT_RESULTS.labels("miss").inc()
-        return await self._evaluations.call(
-            (question.key, question.subject), lambda: self._ask(question)
-        )
+        with released_when_slow():
+            return await self._evaluations.call(
+                (question.key, question.subject), lambda: self._ask(question)
+            )
 
     async def _indexed(self, key: ResultKey, constraint: NftHolding | LtzBalance) -> bool:
         async with session(self._pool) as connection:

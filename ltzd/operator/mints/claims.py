@@ -57,16 +57,11 @@ class RewardClaims:
         self._saving_for = self._mint_limit.saving_for
         async with session(self._context.pool) as connection:
             await self._mint_limit.update_queue(connection, lane)
-            queued = await rewards.queued(
-                connection,
-                ltz.MAX_BATCH,
-                self._last_brand,
-                self._saving_for,
-                lane,
-                self._patience.held,
-            )
-            # A batch that would revert leaves the turn to the rewards behind it.
+            queued = await self._queued(connection)
             waiting = [reward for reward in queued if not self._simulator.holds(reward)]
+            if len(waiting) < len(queued):
+                # A batch that would revert leaves its place and its turn to the rewards behind it.
+                waiting = await self._queued(connection, self._simulator.held)
             if len(waiting) < at_least:
                 if not queued:
                     self._guard.resume()
@@ -85,6 +80,19 @@ class RewardClaims:
             claimed = await self._claimed(connection, together)
         self._mint_limit.give_back([reward for reward in selected if reward.id not in claimed])
         return [reward for reward in together if reward.id in claimed]
+
+    async def _queued(
+        self, connection: Connection, passed_over: Collection[UUID] = ()
+    ) -> list[QueuedReward]:
+        return await rewards.queued(
+            connection,
+            ltz.MAX_BATCH,
+            self._last_brand,
+            self._saving_for,
+            self._context.lane,
+            self._patience.held,
+            passed_over,
+        )
 
     async def _claimed(
         self, connection: Connection, together: Sequence[QueuedReward]

@@ -101,8 +101,14 @@ class MintSimulator:
         """Simulate each batch from now on until one passes whole, since a mint has reverted."""
         self._must_simulate = True
 
+    @property
+    def held(self) -> Collection[UUID]:
+        """The rewards that failed a simulation recently, so that those behind them come first."""
+        now = self._context.clock()
+        return [id_ for id_, (until, _) in self._held.items() if now < until]
+
     def holds(self, reward: QueuedReward) -> bool:
-        """Whether the reward failed a simulation recently, so that those behind it come first."""
+        """Whether the reward is one of the `held`."""
         return reward.id in self._held and self._context.clock() < self._held[reward.id][0]
 
     def must_wait(self, batch: Batch) -> bool:

@@ -11,6 +11,7 @@ from cachetools import LRUCache
 
 from ltzd.concurrency.clock import Clock
 from ltzd.concurrency.single_flight import SingleFlight
+from ltzd.concurrency.work_slots import released_when_slow
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.accounts import accounts_in, emails_in
 from ltzd.providers.identity.answers import (
@@ -126,7 +127,8 @@ class LinkedAccountCache:
         return await self._read(subject)
 
     async def _read(self, subject: str) -> UserLinks:
-        return await self._flights.call(subject, lambda: self._read_into_cache(subject))
+        with released_when_slow():
+            return await self._flights.call(subject, lambda: self._read_into_cache(subject))
 
     async def _read_into_cache(self, subject: str) -> UserLinks:
         # The time of the request: a link that was made before the answer may be missing from it.

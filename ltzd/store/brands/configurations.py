@@ -136,10 +136,13 @@ class BrandCache:
         entry = self._entries.get(address)
         return None if entry is None else entry.brand
 
-    def is_constrained(self, collection_id: int) -> bool:
-        """Whether any brand's file constrains it: only the chain knows the collection's brand."""
+    def may_be_constrained(self, collection_id: int) -> bool:
+        """Whether any brand's configuration constrains the collection, or cannot be read.
+
+        Only the chain knows the collection's brand.
+        """
         return any(
-            entry.brand is not None and entry.brand.constraints_on(collection_id)
+            entry.brand is None or entry.brand.constraints_on(collection_id)
             for entry in self._entries.values()
         )
 

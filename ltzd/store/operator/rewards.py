@@ -53,6 +53,7 @@ async def queued(
     saving_for: UUID | None = None,
     lane: Lane | None = None,
     held: Collection[Address] = (),
+    passed_over: Collection[UUID] = (),
 ) -> list[QueuedReward]:
     """Rewards that wait for a transaction, in the order in which they should be minted.
 
@@ -60,15 +61,16 @@ async def queued(
     up to BRANDS_AT_ONCE brands in turn, beginning after the brand `after`: each brand's oldest
     reward, then each brand's second oldest. Rewards of paused brands, rewards above the mint
     limit's capacity and rewards that a lane other than `lane` has claimed are left out, and so are
-    the rewards of `held` brands, except for payments. The caller claims the contended rewards that
-    it mints. A claim counts while its lane has a lease.
+    the rewards of `held` brands, except for payments. The rewards `passed_over` are left out, too,
+    and take no place or turn of others. The caller claims the contended rewards that it mints. A
+    claim counts while its lane has a lease.
 
     Returns up to `limit` payments and up to `limit` rewards of brands; `limit` is at most 100.
     """
     return [
         QueuedReward(*row)
         for row in await connection.fetch(
-            QUEUED, *queue_parameters(limit, after, saving_for, lane, held)
+            QUEUED, *queue_parameters(limit, after, saving_for, lane, held, passed_over)
         )
     ]
 
@@ -79,10 +81,12 @@ def queue_parameters(
     saving_for: UUID | None = None,
     lane: Lane | None = None,
     held: Collection[Address] = (),
+    passed_over: Collection[UUID] = (),
 ) -> tuple[object, ...]:
     """The parameters of `QUEUED`."""
     claim = b"" if lane is None else lane.claim_token
-    return limit, after, BRANDS_AT_ONCE, saving_for, _BEHIND_ALL, claim, list(held)
+    brands, ids = list(held), list(passed_over)
+    return limit, after, BRANDS_AT_ONCE, saving_for, _BEHIND_ALL, claim, brands, ids
 
 
 def _busy(own_claim: str) -> str:
@@ -115,6 +119,8 @@ WITH RECURSIVE paused AS MATERIALIZED (
   SELECT id FROM paused
    UNION ALL
   SELECT unnest($7::bytea[])
+), passed_over AS MATERIALIZED (
+  SELECT unnest($8::uuid[]) AS id
 ), {_busy("$6")}, turn (brand_id, laps, place, is_held) AS (
   SELECT $2::bytea, 0, 0, true
    UNION ALL
@@ -133,6 +139,7 @@ WITH RECURSIVE paused AS MATERIALIZED (
                           AND r.mint_block_hash IS NULL
                           AND NOT r.above_limit AND r.kind <> 2
                           AND r.brand_id <= $2
+                          AND r.id NOT IN (SELECT id FROM passed_over)
                         ORDER BY r.brand_id
                         LIMIT 1)
                 END AS brand_id
@@ -143,6 +150,7 @@ WITH RECURSIVE paused AS MATERIALIZED (
                             AND NOT r.above_limit AND r.kind <> 2
                             AND r.brand_id > turn.brand_id
                             AND r.brand_id <= CASE turn.laps WHEN 0 THEN $5 ELSE $2 END
+                            AND r.id NOT IN (SELECT id FROM passed_over)
                           ORDER BY r.brand_id
                           LIMIT 1) AS brand_id
                  OFFSET 0) AS ahead
@@ -161,6 +169,7 @@ SELECT id, kind, wallet, ltz, seq, has_failed, brand_id, cancelled_mints, out_of
            FROM rewards
           WHERE num_nulls(transaction_id, failed_at) = 2 AND mint_block_hash IS NULL
             AND NOT above_limit AND kind = 2
+            AND id NOT IN (SELECT id FROM passed_over)
             AND brand_id NOT IN (SELECT id FROM paused)
             AND (claimed_by IS NULL OR claimed_by NOT IN (SELECT claim FROM busy))
           ORDER BY position
@@ -172,6 +181,7 @@ SELECT id, kind, wallet, ltz, seq, has_failed, brand_id, cancelled_mints, out_of
           WHERE id = $4 AND kind <> 2
             AND num_nulls(transaction_id, failed_at, mint_block_hash) = 3
             AND NOT above_limit
+            AND id NOT IN (SELECT id FROM passed_over)
             AND brand_id NOT IN (SELECT id FROM held)
             AND (claimed_by IS NULL OR claimed_by NOT IN (SELECT claim FROM busy)))
          UNION ALL
@@ -190,6 +200,7 @@ SELECT id, kind, wallet, ltz, seq, has_failed, brand_id, cancelled_mints, out_of
                                    AND num_nulls(transaction_id, failed_at) = 2
                                    AND mint_block_hash IS NULL AND NOT above_limit AND kind <> 2
                                    AND id IS DISTINCT FROM $4
+                                   AND id NOT IN (SELECT id FROM passed_over)
                                    AND (claimed_by IS NULL
                                         OR claimed_by NOT IN (SELECT claim FROM busy))
                                  ORDER BY r.brand_id, position

@@ -474,9 +474,10 @@ async def test_a_brands_backlog_is_never_scanned(
         await connection.execute("ANALYZE brands")
         # The pool's sessions plan each statement once, for any parameters.
         await connection.execute(
-            f"PREPARE queued (int, bytea, int, uuid, bytea, bytea, bytea[]) AS {rewards.QUEUED}"
+            f"PREPARE queued (int, bytea, int, uuid, bytea, bytea, bytea[], uuid[]) "
+            f"AS {rewards.QUEUED}"
         )
-        literals = f"100, '\\x{after.hex()}', 100, NULL, '\\x{'ff' * 21}', '', '{{}}'"
+        literals = f"100, '\\x{after.hex()}', 100, NULL, '\\x{'ff' * 21}', '', '{{}}', '{{}}'"
         explain = f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE queued ({literals})"
         (row,) = await connection.fetch(explain)
     ids = set(await waiting(pool, after=after))
@@ -502,6 +503,16 @@ async def test_held_brands_are_passed_over_and_their_payments_are_not(pool: Pool
     assert await waiting(pool, held=[BRAND]) == [payment, *others]
     assert await waiting(pool, held=[BRAND], saving_for=held[0]) == [payment, *others]
     assert set(await waiting(pool)) == {payment, *held, *others}
+
+
+async def test_rewards_that_are_passed_over_take_no_place_and_no_turn_of_others(pool: Pool) -> None:
+    async with session(pool) as connection:
+        payments = [await queue_reward(connection, kind=2, brand=BRAND) for _ in range(2)]
+    mine, others = await queue_for(pool, BRAND, 2), await queue_for(pool, OTHER_BRAND, 1)
+    passed_over = [payments[0], *mine]
+    assert await waiting(pool, 1, passed_over=passed_over) == [payments[1], *others]
+    saving = await waiting(pool, 1, passed_over=passed_over, saving_for=mine[0])
+    assert saving == [payments[1], *others]
 
 
 async def a_cancelled_mint(pool: Pool) -> tuple[UUID, int, Attempt]:

@@ -199,9 +199,16 @@ class UntrustedNodes:
         for ask in self.asks:
             assert await ask.outcome(self.relays, seconds), ask.answers[-1:]
         await all_minted(self.instance, seconds)
+        await self._head_is_indexed(seconds)
         await assert_books_agree(self.instance, self.answers)
         assert await self.relays.chain.balance(self.friend) == len(self.asks) * LTZ
         assert len({ask.hash() for ask in self.asks}) == len(self.asks), "a relay without a hash"
+
+    async def _head_is_indexed(self, seconds: float) -> None:
+        """A relay's answer comes by its receipt, before its block is indexed."""
+        number = await self.rpc.number()
+        query = "SELECT bool_and(cursor_number >= $1) FROM chains"
+        await until(lambda: self.instance.ask(query, number), seconds)
 
 
 class Sites:
