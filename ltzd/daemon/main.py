@@ -48,7 +48,7 @@ Wallets: TypeAlias = Sequence[SettingsWallet]
 _READY_TIMEOUT_SECONDS = 5.0
 _MEASURE_INTERVAL_SECONDS = 10.0
 _BRANDS_SECONDS = 0.8
-"""Between two looks for changed brands whose wake-up was lost."""
+"""Between two searches for changed brands whose wake-up was lost."""
 
 
 def run(settings: Settings) -> None:

@@ -217,7 +217,7 @@ def _end_late(connections: Iterable[Any], late: set[Any]) -> set[Any]:
     """End the connections of `late` whose client is still awaited; returns the other awaited ones.
 
     After a freeze of this machine the client's bytes may be there, and are read before the next
-    look.
+    check.
     """
     awaited = {connection for connection in connections if connection.awaited is not None}
     for connection in awaited & late:

@@ -37,7 +37,7 @@ _BLOCKS_AT_ONCE = 4
 """The most blocks whose receipts are compared between two pauses."""
 _BURST_SECONDS = 0.05
 """The audit pauses earlier once its work takes this long: a node may answer nothing meanwhile."""
-_UNDECIDED_LOOKS = 3
+_UNDECIDED_CHECKS = 3
 """Checks of blocks that nodes show differently, before the audit goes on without them."""
 
 
@@ -76,7 +76,7 @@ class Audit:
         """Totals that differ although all blocks were compared."""
         self.differing_totals: tuple[str, ...] = ()
         """The totals of the last comparison that differ, although all blocks were compared."""
-        self._undecided_looks = 0
+        self._undecided_checks = 0
         self._silent_witnesses = 0
         """Nodes in a row that did not answer for the next range."""
 
@@ -172,12 +172,12 @@ class Audit:
             telemetry.AUDIT_FINDINGS.labels(kind).inc(count)
         await self._repair.mend(check, epoch)
         if check.undecided:
-            self._undecided_looks += 1
-            if self._undecided_looks < _UNDECIDED_LOOKS:
+            self._undecided_checks += 1
+            if self._undecided_checks < _UNDECIDED_CHECKS:
                 return False
             telemetry.AUDIT_FINDINGS.labels("undecided").inc(len(check.undecided))
             log.error("index.audit_undecided", blocks=list(check.undecided))
-        self._undecided_looks = 0
+        self._undecided_checks = 0
         return True
 
     async def _compare_blocks(
@@ -191,7 +191,7 @@ class Audit:
             check = await self._repair.check_blocks(node, [number], number, number)
             has_found |= bool(check.differences)
             while not await self._is_settled(epoch, check):
-                await asyncio.sleep(self._policy.second_look_seconds)
+                await asyncio.sleep(self._policy.second_check_seconds)
                 check = await self._repair.check_blocks(node, [number], number, number)
             together += 1
             is_long = self._clock() - begun >= _BURST_SECONDS
@@ -242,7 +242,7 @@ class Audit:
         telemetry.TOTALS_DIFFER.set(len(differing))
 
     async def _differing_totals(self, node: Node) -> TotalsCheck | None:
-        """The totals that differ at two looks, the second one at another node where there is one.
+        """The totals that differ in two checks, the second one at another node where there is one.
 
         Returns None if no node tells the totals of the newest indexed block.
         """
@@ -252,7 +252,7 @@ class Audit:
             telemetry.TOTALS_CHECKS.labels("unavailable").inc()
             return None
         if check.differences:
-            await asyncio.sleep(self._policy.second_look_seconds)
+            await asyncio.sleep(self._policy.second_check_seconds)
             again = await self._check_totals(next(iter(node.others()), node), place)
             if again.differences is None:
                 telemetry.TOTALS_CHECKS.labels("unavailable").inc()

@@ -62,7 +62,7 @@ _FACTS_PER_INSERT = 500
 _SAME_FAILURE_SECONDS = 60.0
 """A node that fails again within this time is not named in the log again."""
 _LONGEST_PAUSE_SECONDS = 2.0
-"""The longest pause between two looks for a node while none answers."""
+"""The longest pause before a node is asked again while none answers."""
 _OTHER_CONTRACTS = (
     "The index does not hold the facts of all contracts of the settings, and is being rebuilt"
 )
@@ -93,8 +93,8 @@ class Follower:
         self._heads: HeadAnnouncements = NoAnnouncements()
         self._branches = Branches(pool, chain.genesis_hash, policy, clock)
         self._finality = FinalityTracker(pool, policy, clock)
-        checks = LogChecks(policy.second_look_seconds, clock)
-        self._witnesses = witnesses = LogWitnesses(policy.second_look_seconds, clock)
+        checks = LogChecks(policy.second_check_seconds, clock)
+        self._witnesses = witnesses = LogWitnesses(policy.second_check_seconds, clock)
         self._reader = BlockReader(contracts, checks, witnesses)
         self._branch_reader = BranchReader(self._reader, policy, clock)
         ranges = RangeReader(contracts, checks, witnesses)

@@ -32,7 +32,7 @@ from ltzd.indexer.branches import BRANCH
 from ltzd.indexer.contracts import NodeLog
 from ltzd.indexer.log_checks import LOGS
 from ltzd.indexer.slices import slices
-from ltzd.rules.indexer.disputes import SECOND_LOOK_SECONDS
+from ltzd.rules.indexer.disputes import SECOND_CHECK_SECONDS
 from ltzd.values import Address, Hash32, address_of, hash_of
 
 log = structlog.get_logger()
@@ -112,7 +112,7 @@ class LogWitnesses:
     """Remembers since when no other node has answered, and when nodes last disagreed."""
 
     def __init__(
-        self, patience_seconds: float = SECOND_LOOK_SECONDS, clock: Clock = loop_time
+        self, patience_seconds: float = SECOND_CHECK_SECONDS, clock: Clock = loop_time
     ) -> None:
         self.patience_seconds = patience_seconds
         self._clock = clock

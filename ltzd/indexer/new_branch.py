@@ -37,7 +37,7 @@ class BranchReader:
         """The branch beyond the height of the old one, or as far as one commit may hold it.
 
         Returns None while a part of it cannot be read, for example because the chain changes; after
-        `second_look_seconds` the part that can be read is enough. Raises NodeUnavailable, and
+        `second_check_seconds` the part that can be read is enough. Raises NodeUnavailable, and
         Broken for a log that only another contract can have written.
         """
         number, fork_hash = undo.fork
@@ -83,7 +83,7 @@ class BranchReader:
         now = self._clock()
         if self._incomplete is None or self._incomplete[0] != fork_hash:
             self._incomplete = fork_hash, now
-        return now - self._incomplete[1] >= self._policy.second_look_seconds
+        return now - self._incomplete[1] >= self._policy.second_check_seconds
 
 
 def _count_facts(parts: Sequence[BlockRange]) -> int:

@@ -59,8 +59,8 @@ _MEND_KEPT = (
 class RebuildPolicy:
     """Pauses in seconds."""
 
-    look_seconds: float = 1.0
-    """Between two looks whether a rebuild is ordered, cancelled, or ready to swap."""
+    poll_seconds: float = 1.0
+    """Between two reads of whether a rebuild is ordered, cancelled, or ready to swap."""
     retry_seconds: float = 5.0
     """After a failure; doubled each time for facts that contradict each other, up to
     `longest_retry_seconds`."""
@@ -126,7 +126,7 @@ class Rebuilder:
         `ltzd index repair` can mend the kept facts, and then begins it again.
         """
         while True:
-            pause = self._policy.look_seconds
+            pause = self._policy.poll_seconds
             try:
                 rebuild = await self._open_rebuild()
                 if rebuild is not None and self._is_postponed(rebuild):
@@ -324,7 +324,7 @@ class Rebuilder:
                     await asyncio.sleep(busy)
                     busy = min(2 * busy, self._policy.busiest_seconds)
                     continue
-            await self._blocks.wait(self._policy.look_seconds)
+            await self._blocks.wait(self._policy.poll_seconds)
 
     async def _may_fill(self, rebuild: Rebuild) -> bool:
         """False once the tables begin again or end, also because a newer version has upgraded the

@@ -88,8 +88,8 @@ class IndexRepair:
         self._policy = policy
         self._reader = BlockReader(
             contracts,
-            LogChecks(policy.second_look_seconds),
-            LogWitnesses(policy.second_look_seconds),
+            LogChecks(policy.second_check_seconds),
+            LogWitnesses(policy.second_check_seconds),
         )
         self._waiting: list[RangeCheck] = []
         """Checks whose corrections depend on corrections of other blocks."""

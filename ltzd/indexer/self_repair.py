@@ -76,7 +76,7 @@ class SelfRepair:
             return True
         if self._attempts >= _ATTEMPTS:
             return False
-        await asyncio.sleep(self._policy.second_look_seconds)
+        await asyncio.sleep(self._policy.second_check_seconds)
         return True
 
     async def _search(self, node: Node, epoch: int, first: int, last: int) -> int:

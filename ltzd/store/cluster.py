@@ -25,7 +25,7 @@ _RATED_SECONDS = 60.0
 _MOST_WALLETS = 1_000
 _MOST_COUNTED = 10_000
 _MOST_ENDPOINTS = 100
-_LOOKED_AT = 100
+_OLDEST_READ = 100
 """The number of a brand's oldest rewards that are read: some may be minted elsewhere already."""
 
 
@@ -185,7 +185,7 @@ async def oldest_reward_seconds(connection: Connection) -> float | None:
                            ORDER BY position
                            LIMIT $1) AS head)))::float8
         """,  # noqa: S608
-        _LOOKED_AT,
+        _OLDEST_READ,
     )
     # Below 0: all of them may still wait.
     return None if seconds is None else max(0.0, seconds)

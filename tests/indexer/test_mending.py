@@ -23,7 +23,7 @@ from tests.support.index_model.node import LogFaultsNode
 from tests.support.index_model.tables import DERIVED, FACTS, differences, insert_rewards
 from tests.support.rows.core import follow
 
-POLICY = IndexerPolicy(head_blocks=1_000, second_look_seconds=0.0)
+POLICY = IndexerPolicy(head_blocks=1_000, second_check_seconds=0.0)
 
 
 class Indexed:

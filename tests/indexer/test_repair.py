@@ -45,13 +45,13 @@ from tests.support.waiting import until
 ANN, BOB = a_wallet(1), a_wallet(2)
 BALANCES = "SELECT array_agg(amount ORDER BY amount) FROM balances"
 NEAR = IndexerPolicy(
-    poll_seconds=0.01, head_blocks=1_000, second_look_seconds=0.0, term_pause_seconds=0.02
+    poll_seconds=0.01, head_blocks=1_000, second_check_seconds=0.0, term_pause_seconds=0.02
 )
 FAR = IndexerPolicy(
     poll_seconds=0.01,
     head_blocks=2,
     range_blocks=20,
-    second_look_seconds=0.0,
+    second_check_seconds=0.0,
     backfill=BackfillPolicy(least_events=1, most_events=1),
     term_pause_seconds=0.02,
 )

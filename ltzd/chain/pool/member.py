@@ -44,7 +44,7 @@ class Member:
     """`clients` holds a client per role. `has_peers`: the pool has other nodes to turn to.
 
     A node whose circuit has opened must prove its chain again: another node may have taken its
-    address meanwhile. `look_due` is set then, for the watch.
+    address meanwhile. `check_due` is set then, for the watch.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Member:
         self.in_flight = 0
         self.errors: Counter[str] = Counter()
         self.detail = ""
-        self.look_due = asyncio.Event()
+        self.check_due = asyncio.Event()
         self._probe: asyncio.Task[bool] | None = None
 
     @property
@@ -214,7 +214,7 @@ class Member:
         self._breaker = breaker.after_failure(self._breaker, self._clock(), policy, weight)
         if self._breaker.is_open and not was_open:
             self._verdict = Unfit.UNVERIFIED
-            self.look_due.set()
+            self.check_due.set()
             log.error("node.left_alone", node=self.name, kind=kind, reason=detail)
 
     def observe_head(self, head: Header) -> None:

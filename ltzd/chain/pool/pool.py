@@ -86,7 +86,7 @@ class NodePool:
             self._in_use[role] = id(members[0])
         if not members:
             for member in self.members:
-                member.look_due.set()
+                member.check_due.set()
             faults = ", ".join(f"{member.name} ({_reason(member)})" for member in self.members)
             raise NodeUnavailable(f"No node can be used: {faults}", kind="none_usable")
         return members
@@ -187,7 +187,7 @@ class NodePool:
     def tolerance_blocks(self) -> int:
         """How far a node's head may be below the others' without being behind.
 
-        Nodes are looked at one after the other, and a fast chain moves on meanwhile. No single one
+        Nodes are checked one after the other, and a fast chain moves on meanwhile. No single one
         of three nodes decides it, or invented heights would hide every lag.
         """
         measured = [member.block_seconds for member in self.members if member.block_seconds]
@@ -228,7 +228,7 @@ class NodePool:
         """Leaves out, and returns, the nodes with other code of LTZ than a majority shows.
 
         Without a majority all are reported and stay in use: a forger must not be the only one left.
-        The next look verifies a node that was left out again, since the other nodes may have been
+        The next check verifies a node that was left out again, since the other nodes may have been
         the wrong ones.
         """
         known = [member for member in self.members if member.code_hash is not None]

@@ -1,7 +1,7 @@
 """Follows each node's head, and finds the nodes that are dead, hung, behind, foreign or lying.
 
-Every node is looked at by a task of its own, so that a node that hangs delays no other look. A node
-whose circuit is open gets one look after each of its growing pauses.
+Each node is checked by a task of its own, so that a node that hangs delays no other check. A node
+whose circuit is open is checked once after each of its growing pauses.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _STRAGGLER_SECONDS = 1.0
 
 
 class NodeWatch:
-    """`run` watches until it is cancelled; `look` takes one look at a node."""
+    """`run` watches until it is cancelled; `check` checks one node once."""
 
     def __init__(self, pool: NodePool) -> None:
         self._pool = pool
@@ -39,15 +39,15 @@ class NodeWatch:
             if len(self._pool.members) > 1:
                 group.create_task(self._compare_often())
 
-    async def look_at_all(self) -> None:
-        """One look at every node, so that the first requests find the best one.
+    async def check_all(self) -> None:
+        """Checks every node once, so that the first requests find the best one.
 
-        Returns a second after the first node has proven its chain, or once every look would have
+        Returns a second after the first node has proven its chain, or once every check would have
         been given up: a hung node must not delay the start.
         """
-        looks = {asyncio.create_task(self.look(member)) for member in self._pool.members}
+        checks = {asyncio.create_task(self.check(member)) for member in self._pool.members}
         try:
-            pending = looks
+            pending = checks
             while pending and not any(member.is_verified for member in self._pool.members):
                 done, pending = await asyncio.wait(
                     pending,
@@ -59,24 +59,24 @@ class NodeWatch:
             if pending:
                 await asyncio.wait(pending, timeout=_STRAGGLER_SECONDS)
         finally:
-            for look in looks:
-                look.cancel()
+            for check in checks:
+                check.cancel()
 
     async def _watch(self, member: Member) -> None:
         while True:
-            await self.look(member)
+            await self.check(member)
             await self._pause(member)
 
     async def _pause(self, member: Member) -> None:
-        """Waits until the next look is due: sooner if the circuit opens, or if no node is left."""
-        member.look_due.clear()
+        """Waits until the next check is due: sooner if the circuit opens, or if no node is left."""
+        member.check_due.clear()
         await asyncio.sleep(self._policy.shortest_pause)
         seconds = member.seconds_to_probe() if member.is_open else self._policy.watch_pause
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await member.look_due.wait()
+                await member.check_due.wait()
 
-    async def look(self, member: Member) -> None:
+    async def check(self, member: Member) -> None:
         """Verifies the node's chain if that is due, and reads its head. Raises nothing."""
         # The only node may be as slow as its requests' own timeout allows.
         has_peers = len(self._pool.members) > 1

@@ -1,4 +1,4 @@
-"""Looks at a running installation beyond the checks of a start; changes nothing.
+"""Examines a running installation beyond the checks of a start; changes nothing.
 
 Each part reads facts and lets `rules/checks/advice.py` judge them. A part that cannot read its
 facts says so in a warning, and the others go on.

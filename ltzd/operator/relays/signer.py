@@ -262,7 +262,7 @@ class RelaySigner(LaneWork):
     async def _leave_queue(self, obstacle: Obstacle) -> None:
         """Leave relays that this wallet may not send now to the other lanes for a while.
 
-        They are woken when this lane's reason to wait is new, and look by themselves every second.
+        They are woken when this lane's reason to wait is new, and check by themselves every second.
         """
         self._leaves_queue_until = self._context.clock() + self._context.policy.poll_seconds
         self._has_emptied_queue = False

@@ -169,7 +169,7 @@ class TopUpSigner(LaneWork):
             return await top_ups.targets(connection, self._context.lane.chain_id)
 
     def _forget(self, wallet: Address) -> None:
-        """Decide about the wallet again only after a fresh look."""
+        """Decide about the wallet again only after its balance is read anew."""
         self._balances = tuple(each for each in self._balances if each.wallet != wallet)
 
     def _report_idle(self, spent: int) -> None:

@@ -62,7 +62,7 @@ def judge_newest(block: BlockSighting, node: str) -> Finding | None:
     return None
 
 
-def judge_second_look(
+def judge_second_reading(
     first: BlockSighting, second: BlockSighting, block_seconds: float, node: str
 ) -> Finding:
     """Judges by a later answer of the same node; `block_seconds` is the mean between blocks."""

@@ -50,7 +50,7 @@ class Index:
         block = self.node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
         self.node.mine(9)
         self.node.lies[hex_of(block.hash), "0x0"] = lambda _log: None
-        policy = IndexerPolicy(head_blocks=2, range_blocks=20, second_look_seconds=0.0)
+        policy = IndexerPolicy(head_blocks=2, range_blocks=20, second_check_seconds=0.0)
         hub, leases = WakeupHub(""), Leases(self._url)
         self.follower = Follower(self.pool, leases, self.node.node, chain, CONTRACTS, hub, policy)
         await self.follower.begin_term()

@@ -35,13 +35,13 @@ from tests.support.waiting import until
 
 ANN, BOB = a_wallet(1), a_wallet(2)
 QUICK = AuditPolicy(
-    rest=0.0, least_pause_seconds=0.0, idle_seconds=0.01, totals_seconds=1e9, second_look_seconds=0
+    rest=0.0, least_pause_seconds=0.0, idle_seconds=0.01, totals_seconds=1e9, second_check_seconds=0
 )
 POLICY = IndexerPolicy(
     poll_seconds=0.01,
     head_blocks=2,
     range_blocks=20,
-    second_look_seconds=0.0,
+    second_check_seconds=0.0,
     term_pause_seconds=0.02,
     audit=QUICK,
 )
