@@ -119,7 +119,7 @@ class Audit:
         """Compares the totals if that is due, or the next range.
 
         Returns whether more may be left to do. Raises Unavailable, LaneLost if the term is over,
-        and Broken if what was found cannot be mended.
+        and Broken if what was found cannot be corrected.
         """
         is_range_end = self._range_end.is_set()
         self._range_end.clear()
@@ -167,10 +167,10 @@ class Audit:
         return witness, witness is node
 
     async def _is_settled(self, epoch: int, check: RangeCheck) -> bool:
-        """Mends what a check has found; returns whether the audit can go on after its blocks."""
+        """Corrects what a check has found; returns whether the audit can go on after its blocks."""
         for kind, count in check.counts().items():
             telemetry.AUDIT_FINDINGS.labels(kind).inc(count)
-        await self._repair.mend(check, epoch)
+        await self._repair.correct(check, epoch)
         if check.undecided:
             self._undecided_checks += 1
             if self._undecided_checks < _UNDECIDED_CHECKS:
@@ -290,7 +290,7 @@ class Audit:
         while first <= last:
             check = await self._repair.check(node, first, last)
             has_found |= bool(check.differences)
-            await self._repair.mend(check, epoch)
+            await self._repair.correct(check, epoch)
             has_found |= await self._compare_blocks(epoch, node, first, check.last, records=False)
             first = check.last + 1
         return has_found

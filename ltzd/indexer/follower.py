@@ -221,7 +221,7 @@ class Follower:
                 await self._give_up(error)
 
     async def _give_up(self, error: Broken) -> None:
-        """Stops the index, unless the cause is found and mended. Raises Unavailable."""
+        """Stops the index, unless the cause is found and corrected. Raises Unavailable."""
         await self._backfill.forget()
         try:
             if not isinstance(error, IndexStopped) and await self._self_repair.may_go_on(

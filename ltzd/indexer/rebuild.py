@@ -49,9 +49,9 @@ from ltzd.store.wakeups import BLOCKS, WakeupHub
 
 log = structlog.get_logger()
 
-_MEND_KEPT = (
-    "Run: ltzd index repair, which mends them and begins the rebuild again; or cancel the rebuild, "
-    "and order one that keeps nothing, without --from"
+_REPAIR_KEPT = (
+    "Run: ltzd index repair, which corrects them and begins the rebuild again; or cancel the "
+    "rebuild, and order one that keeps nothing, without --from"
 )
 
 
@@ -123,7 +123,7 @@ class Rebuilder:
 
         A fact that contradicts the others delays the rebuild and never ends the process: the live
         index, HTTP and the lanes do not need the fresh tables. The rebuild stays open, since
-        `ltzd index repair` can mend the kept facts, and then begins it again.
+        `ltzd index repair` can correct the kept facts, and then begins the rebuild again.
         """
         while True:
             pause = self._policy.poll_seconds
@@ -338,7 +338,7 @@ class Rebuilder:
             await self._note(rebuild, None)
 
     async def _resume(self, rebuild: Rebuild, pool: Pool) -> None:
-        """Lets the fresh index go on after a pause, as the nodes may have been mended."""
+        """Lets the fresh index go on after a pause, as the nodes may have recovered."""
         async with session(pool) as connection:
             reason = await chains.stopped_reason(connection, self._chain.chain_id)
         await self._note(rebuild, f"The fresh tables are stopped. {reason}")
@@ -395,7 +395,7 @@ def _kept_facts_blamed(rebuild: Rebuild) -> Iterator[None]:
     except ImpossibleFact as error:
         raise ImpossibleFact(
             f"The facts below block {rebuild.from_block}, which the rebuild keeps, contradict each "
-            f"other: {error.message}. {_MEND_KEPT}"
+            f"other: {error.message}. {_REPAIR_KEPT}"
         ) from error
 
 

@@ -426,7 +426,7 @@ async def test_every_missing_field_is_named(
 
 
 async def test_what_is_asked_first_is_refused_first(surface: RunningSurfaces) -> None:
-    """A request has every fault, and each step mends the first."""
+    """A request has every fault, and each step removes the first."""
     body: Any = b"{"
     headers: dict[str, str | None] = {"Origin": "https://evil.example", "Authorization": None}
     relays = surface.relays

@@ -13,7 +13,7 @@ from ltzd.rules.checks.findings import Finding, fault, ok, warning
 
 MOST_SECONDS = 30.0
 """A clock that differs by more is a fault."""
-_MEND = "set this machine's clock, for example with chrony or systemd-timesyncd"
+_REMEDY = "set this machine's clock, for example with chrony or systemd-timesyncd"
 _REGULAR_GAP_SECONDS = 20.0
 """The longest time between two blocks of a chain that is called regular."""
 _CATCHES_UP_FACTOR = 4.0
@@ -39,7 +39,7 @@ def judge_database(own: float, database: float) -> Finding:
     return fault(
         "clock",
         f"This machine's clock is {abs(difference):.0f} s {_side(difference)} the database's: "
-        f"{_MEND}, or the database server's.",
+        f"{_REMEDY}, or the database server's.",
     )
 
 
@@ -55,7 +55,7 @@ def judge_newest(block: BlockSighting, node: str) -> Finding | None:
         return fault(
             "clock",
             f"This machine's clock is {-block.age:.0f} s behind the newest block of the node "
-            f"{node}: {_MEND}.",
+            f"{node}: {_REMEDY}.",
         )
     if block.age <= MOST_SECONDS:
         return ok("clock", f"This machine's clock agrees with the newest block of {node}.")
@@ -72,7 +72,7 @@ def judge_second_reading(
         return warning(
             "clock",
             f"The newest block of the node {node} is {second.age:.0f} s old and no newer one came: "
-            f"the chain or the node has stopped, or this machine's clock is ahead; {_MEND}.",
+            f"the chain or the node has stopped, or this machine's clock is ahead; {_REMEDY}.",
         )
     if grown > _CATCHES_UP_FACTOR * expected + 2:
         return warning(
@@ -84,7 +84,7 @@ def judge_second_reading(
         return fault(
             "clock",
             f"This machine's clock is {second.age:.0f} s ahead of the newest block of the node "
-            f"{node}: {_MEND}.",
+            f"{node}: {_REMEDY}.",
         )
     return ok("clock", f"This machine's clock agrees with the newest block of {node}.")
 

@@ -42,7 +42,7 @@ async def undo_above(connection: Connection, fork: int) -> None:
     await _settle(connection, gone)
 
 
-async def mend(connection: Connection, corrections: Corrections) -> None:
+async def correct(connection: Connection, corrections: Corrections) -> None:
     """Correct facts anywhere in the history, and rebuild their deals."""
     changed = (await exchange(connection, DEALS, corrections)).rows
     await rebuild_deals(connection, [row["deal_id"] for row in changed])

@@ -191,7 +191,7 @@ async def undo_mints_above(connection: Connection, fork: int) -> None:
     await leaderboard_totals.subtract(connection, [row["id"] for row in unminted])
 
 
-async def mend(connection: Connection, corrections: Corrections) -> None:
+async def correct(connection: Connection, corrections: Corrections) -> None:
     """Correct facts anywhere in the history, the balances, and the mints recorded on rewards.
 
     Raises ImpossibleFact if a balance falls below zero by all corrections together.

@@ -69,7 +69,7 @@ async def undo_above(connection: Connection, fork: int) -> None:
     await _rebuild(connection, moved, redeemed, changed)
 
 
-async def mend(connection: Connection, corrections: Corrections) -> None:
+async def correct(connection: Connection, corrections: Corrections) -> None:
     """Correct facts anywhere in the history, and rebuild what is derived from them."""
     moved = (await exchange(connection, TRANSFERS, corrections)).rows
     await exchange(connection, CLAIMS, corrections)

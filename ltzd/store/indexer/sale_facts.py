@@ -85,7 +85,7 @@ async def undo_above(connection: Connection, fork: int) -> None:
     await _settle(connection, settings)
 
 
-async def mend(connection: Connection, corrections: Corrections) -> None:
+async def correct(connection: Connection, corrections: Corrections) -> None:
     """Correct facts anywhere in the history, and rebuild the items from the facts that remain."""
     settings = (await exchange(connection, SETTINGS, corrections)).rows
     bought = (await exchange(connection, PURCHASES, corrections)).rows

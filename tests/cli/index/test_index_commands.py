@@ -145,9 +145,9 @@ async def test_a_node_of_another_chain_repairs_nothing(index: Index) -> None:
 async def test_two_repairs_at_once_mend_once(index: Index) -> None:
     where = resolve_index_target(index._data_dir, None)
     reports = await asyncio.gather(
-        *(check.compare(where, None, None, mends=True, is_quiet=True) for _ in range(2))
+        *(check.compare(where, None, None, repairs=True, is_quiet=True) for _ in range(2))
     )
-    assert all(report.is_mended for report in reports)
+    assert all(report.is_corrected for report in reports)
     assert await value(index.pool, "SELECT amount FROM balances") == 5
 
 

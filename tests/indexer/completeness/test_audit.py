@@ -1,4 +1,4 @@
-"""The audit reads settled blocks a second time, and what the index lacks is mended."""
+"""The audit reads settled blocks a second time, and what the index lacks is corrected."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -342,15 +342,15 @@ async def test_blocks_that_come_during_a_search_are_searched_by_the_next_compari
     logs = [given_to(ANN, 5), given_to(BOB, 7)]
     head = audited.node.mine(20, logs=logs).number
     await audited.index()
-    mend = audited.audit._repair.mend
+    correct = audited.audit._repair.correct
 
-    async def mend_while_blocks_come(check: RangeCheck, epoch: int) -> None:
-        await mend(check, epoch)
+    async def correct_while_blocks_come(check: RangeCheck, epoch: int) -> None:
+        await correct(check, epoch)
         if check.differences and audited.node.head.number == head:
             audited.node.mine(20, logs=logs)
             await audited.index()
 
-    monkeypatch.setattr(audited.audit._repair, "mend", mend_while_blocks_come)
+    monkeypatch.setattr(audited.audit._repair, "correct", correct_while_blocks_come)
     await audited.compare_totals()
     assert await audited.balance(BOB) == 7
     await audited.compare_totals()
