@@ -28,6 +28,7 @@ from ltzd.chain.node.node import BlockRef, Node
 from ltzd.chain.node.second_opinions import is_passed_by_others
 from ltzd.chain.node.view import ChainView
 from ltzd.concurrency.batcher import Batcher
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import (
     HolderChanged,
     IdempotencyKeyReused,
@@ -120,7 +121,6 @@ class PerkCharges:
         self._wait_seconds = wait_seconds
         self._pool = context.pool
         self._reads = reads or ReplicaReads(context.pool)
-        self._clock = context.clock
         self._budgets = budgets
         self._wakeups = context.wakeups
         self._views = context.views
@@ -179,7 +179,7 @@ class PerkCharges:
         used nonce, IdempotencyKeyReused, TransactionFailed, RelayPending and OutcomeUnknown for a
         redemption that may be sent, and any other Unavailable if nothing was redeemed.
         """
-        deadline = self._clock() + self._wait_seconds
+        deadline = loop_time() + self._wait_seconds
         try:
             redeemed = await self._redeem(request, deadline)
         except LtzdError as error:

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from ltzd import telemetry
-from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.clock import loop_time
 from ltzd.concurrency.futures import complete
 from ltzd.errors import DatabaseUnavailable, Unavailable
 
@@ -63,7 +63,6 @@ class BatchWriter(Generic[Item, Answer]):
         max_batch: int = 200,
         max_waiting: int = 20_000,
         max_retry_seconds: float = 20.0,
-        clock: Clock = loop_time,
     ) -> None:
         self._write = write
         self._kind = kind
@@ -72,7 +71,6 @@ class BatchWriter(Generic[Item, Answer]):
         self._max_batch = max_batch
         self._max_waiting = max_waiting
         self._max_retry_seconds = max_retry_seconds
-        self._clock = clock
         self._waiting: dict[Hashable, deque[_Pending[Item, Answer]]] = {}
         """The waiting items by key; a key whose item is being written has an entry, too."""
         self._ready: deque[Hashable] = deque()
@@ -172,7 +170,7 @@ class BatchWriter(Generic[Item, Answer]):
         if not isinstance(answer, Retry):
             complete(pending.future, answer)
             return True
-        now = self._clock()
+        now = loop_time()
         if pending.give_up_at is None:
             pending.give_up_at = now + self._max_retry_seconds
         if now < pending.give_up_at:

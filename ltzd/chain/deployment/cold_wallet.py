@@ -18,7 +18,7 @@ from ltzd.chain.node.answers.typed import Revert
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcClient, RpcError
 from ltzd.chain.signing import SignedTransaction, Signer, UnsignedTransaction
-from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused, Unavailable
 from ltzd.rules.nodes.publications import PublishOutcome, merged
 from ltzd.rules.operator.fees import GWEI, FeePolicy, fees_for, price_among
@@ -60,9 +60,7 @@ class ColdWallet:
         signer: Signer,
         fees: FeePolicy | None = None,
         timeout_seconds: float = 120.0,
-        clock: Clock = loop_time,
     ) -> None:
-        self._clock = clock
         self._nodes = nodes
         self._signer = signer
         self._fees = fees or FeePolicy()
@@ -106,7 +104,7 @@ class ColdWallet:
                 await self._free_nonce()
                 return
             except Refused:
-                if self._clock() > deadline:
+                if loop_time() > deadline:
                     raise
             await asyncio.sleep(_POLL_SECONDS)
 
@@ -186,7 +184,7 @@ class ColdWallet:
         """Waits until all nodes show the same outcome."""
         deadline, pause = self._deadline(), _POLL_SECONDS
         outcomes: Mapping[str, _ShownOutcome | None] = {}
-        while self._clock() < deadline:
+        while loop_time() < deadline:
             outcomes = await self._nodes.each(lambda rpc: _outcome(rpc, transaction))
             outcome, *others = outcomes.values()
             if outcome is not None and all(other == outcome for other in others):
@@ -212,7 +210,7 @@ class ColdWallet:
         )
 
     def _deadline(self) -> float:
-        return self._clock() + self._timeout_seconds
+        return loop_time() + self._timeout_seconds
 
 
 async def simulate(nodes: AgreeingNodes, to: Address, data: bytes, sender: Address) -> None:

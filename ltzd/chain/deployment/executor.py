@@ -32,7 +32,7 @@ from ltzd.chain.node.l1_costs import L1CostReader
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
 from ltzd.chain.signing import SignedTransaction, Signer, UnsignedTransaction
-from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable, Unavailable
 from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees, fees_for
@@ -88,7 +88,6 @@ class DeploymentExecutor:
         save: Callable[[Deployment], None],
         report: Callable[[str], None],
         mode: SendMode | None = None,
-        clock: Clock = loop_time,
     ) -> None:
         if faults := faults_of(terms):
             raise FileRejected(faults)
@@ -98,7 +97,6 @@ class DeploymentExecutor:
         self._terms = terms
         self._save = save
         self._report = report
-        self._clock = clock
         self._mode = mode or SendMode()
         self._height = 0
 
@@ -338,8 +336,8 @@ class DeploymentExecutor:
 
         Then an earlier run's transactions used the nonces. Raises Misconfigured, NodeUnavailable.
         """
-        deadline = self._clock() + self._mode.timeout_seconds
-        while self._clock() < deadline:
+        deadline = loop_time() + self._mode.timeout_seconds
+        while loop_time() < deadline:
             receipts = await self._node.receipts([hash_ for hash_, _ in sent])
             for receipt, (_, step) in zip(receipts, sent, strict=True):
                 if receipt is not None and not receipt.succeeded:

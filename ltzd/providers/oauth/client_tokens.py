@@ -8,7 +8,7 @@ import asyncio
 from dataclasses import replace
 from typing import Final
 
-from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import AccountLookupUnavailable
 from ltzd.providers.oauth.answers import refused, required_object, unexpected
 from ltzd.providers.oauth.calls import LookupCalls, LookupRequest
@@ -28,12 +28,10 @@ class ClientTokens:
         provider: OAuthProvider,
         request: LookupRequest,
         calls: LookupCalls,
-        clock: Clock = loop_time,
     ) -> None:
         self._provider = provider
         self._request = request
         self._calls = calls
-        self._clock = clock
         self._lock = asyncio.Lock()
         self._token: str | None = None
         self._expires_at = 0.0
@@ -41,7 +39,7 @@ class ClientTokens:
     async def token(self, deadline: float) -> str:
         """Raises AccountLookupUnavailable."""
         async with self._lock:
-            now = self._clock()
+            now = loop_time()
             if self._token is None or now >= self._expires_at:
                 response = await self._calls.send(self._request, deadline)
                 self._token, seconds = self._token_in(response)

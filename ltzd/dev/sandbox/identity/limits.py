@@ -19,10 +19,10 @@ _MAX_LIMIT = 1_000_000
 
 
 class UserLimit:
-    """A sliding window of a minute; `users_per_minute` 0 is no limit."""
+    """A sliding window of a minute; a limit of 0 is none."""
 
-    def __init__(self, users_per_minute: int = 0) -> None:
-        self._limit = users_per_minute
+    def __init__(self) -> None:
+        self._limit = 0
         self._created_at: deque[float] = deque()
 
     async def handle_control(self, request: web.Request) -> web.Response:

@@ -1,5 +1,7 @@
 """The control endpoint of payments: pays, refunds or disputes a checkout session for a test."""
 
+import time
+
 from aiohttp import web
 
 from ltzd.dev.sandbox.payments import changes as payment_changes
@@ -53,7 +55,7 @@ class PaymentControl:
     def _change(
         self, session: SandboxSession, kind: str, status: str, amount: int | None
     ) -> Change | None:
-        now = self._operations.sessions.now()
+        now = time.time()
         match kind:
             case "refund":
                 return payment_changes.refunded(session, now, amount)

@@ -1,5 +1,7 @@
 """Applies changes to checkout sessions: stores a change first, then sends its events."""
 
+import time
+
 import msgspec
 
 from ltzd.dev.sandbox.payments import objects
@@ -51,5 +53,5 @@ class PaymentOperations:
 
     def _event(self, kind: str, about: dict[str, object], cause: dict[str, object]) -> SignedEvent:
         event_id = new_id("evt")
-        body = objects.event(event_id, kind, about, self.sessions.now(), cause)
+        body = objects.event(event_id, kind, about, time.time(), cause)
         return SignedEvent(event_id, kind, msgspec.json.encode(body).decode())

@@ -4,6 +4,7 @@ The pages are plain forms without scripts. A change is on disk before its button
 events are sent in the background.
 """
 
+import time
 from collections.abc import Awaitable, Callable
 from urllib.parse import quote
 
@@ -73,7 +74,7 @@ class PayPages:
 
     async def _pay(self, session: SandboxSession) -> web.Response:
         """Pays unless the session is paid already, then redirects to the shop."""
-        now = self._operations.sessions.now()
+        now = time.time()
         if session.status == "complete" and session.payment_status == "unpaid":
             await self._operations.apply(payment_changes.settled(session))
         elif session.status != "complete":
@@ -88,14 +89,10 @@ class PayPages:
         return _see_other(session.cancel_url)
 
     async def _refund(self, session: SandboxSession) -> web.Response:
-        return await self._reversed(
-            payment_changes.refunded(session, self._operations.sessions.now())
-        )
+        return await self._reversed(payment_changes.refunded(session, time.time()))
 
     async def _dispute(self, session: SandboxSession) -> web.Response:
-        return await self._reversed(
-            payment_changes.disputed(session, self._operations.sessions.now())
-        )
+        return await self._reversed(payment_changes.disputed(session, time.time()))
 
     async def _reversed(self, change: Change) -> web.Response:
         await self._operations.apply(change)
