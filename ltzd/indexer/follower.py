@@ -7,6 +7,7 @@ writes the new branch, so that no reader sees a height or balance in between.
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -488,17 +489,23 @@ class Follower:
                         unmatched_mints += await contract.insert(connection, batch) or 0
                 await wakeups.notify(connection, BLOCKS)
         self._wakeups.notify(BLOCKS)
-        if self._head_seen_at is not None and block_range.last[0] >= self._head_number:
-            telemetry.HEAD_TO_COMMIT_SECONDS.observe(self._clock() - self._head_seen_at)
         telemetry.BLOCKS.inc(block_range.last[0] - cursor.number)
+        self._report_facts(block_range.last[0], counts, unmatched_mints)
+        self._cursor = Cursor(*block_range.last, cursor.final_number)
+        return self._cursor
+
+    def _report_facts(
+        self, last_number: int, counts: Counter[str], unmatched_mints: int
+    ) -> None:
+        """Set the metrics of a commit of blocks up to `last_number`; log mints without a reward."""
+        if self._head_seen_at is not None and last_number >= self._head_number:
+            telemetry.HEAD_TO_COMMIT_SECONDS.observe(self._clock() - self._head_seen_at)
         for kind, count in counts.items():
             telemetry.FACTS.labels(kind).inc(count)
         telemetry.REWARDS_MINTED.inc(counts[RewardMinted.kind] - unmatched_mints)
         if unmatched_mints and not self._policy.is_rebuild:
             telemetry.FOREIGN_MINTS.inc(unmatched_mints)
-            log.error("mints.foreign", blocks_to=block_range.last[0], count=unmatched_mints)
-        self._cursor = Cursor(*block_range.last, cursor.final_number)
-        return self._cursor
+            log.error("mints.foreign", blocks_to=last_number, count=unmatched_mints)
 
     async def _finalize(self, node: Node, cursor: Cursor, claim: int | None) -> None:
         final = await self._finality.new_height(node, claim, cursor)

@@ -310,11 +310,11 @@ class Rebuilder:
             cursor = fresh.cursor_number
             if fresh.is_stopped:
                 await self._resume(rebuild, pool)
-            elif may_swap(fresh, live) and not is_analyzed:
-                await self._analyze()
-                is_analyzed = True
-                continue
             elif may_swap(fresh, live):
+                if not is_analyzed:
+                    await self._analyze()
+                    is_analyzed = True
+                    continue
                 try:
                     if await self._swap(rebuild):
                         return True
