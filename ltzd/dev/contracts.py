@@ -31,7 +31,7 @@ _NAME = "contracts.json"
 
 
 async def fund(rpc: Rpc, node: Node, wallets: list[Address]) -> None:
-    """Sends gas money to each wallet that is low, from the node's unlocked accounts.
+    """Send gas money to each wallet that is low, from the node's unlocked accounts.
 
     Raises Misconfigured, NodeUnavailable.
     """
@@ -116,7 +116,7 @@ def dev_terms(admin: Address, minter: Address, relayers: tuple[Address, ...]) ->
 
 
 async def _wait_mined(node: Node, transactions: list[Hash32]) -> None:
-    """Waits for the transactions' blocks. Raises Misconfigured, NodeUnavailable."""
+    """Wait for the transactions' blocks. Raises Misconfigured, NodeUnavailable."""
     deadline = loop_time() + _RECEIPT_SECONDS
     while loop_time() < deadline:
         receipts = await node.receipts(transactions)

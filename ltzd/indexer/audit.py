@@ -116,7 +116,7 @@ class Audit:
         self._range_end.set()
 
     async def step(self, epoch: int) -> bool:
-        """Compares the totals if that is due, or the next range.
+        """Compare the totals if that is due, or the next range.
 
         Returns whether more may be left to do. Raises Unavailable, LaneLost if the term is over,
         and Broken if what was found cannot be corrected.
@@ -167,7 +167,7 @@ class Audit:
         return witness, witness is node
 
     async def _is_settled(self, epoch: int, check: RangeCheck) -> bool:
-        """Corrects what a check has found; returns whether the audit can go on after its blocks."""
+        """Correct what a check has found; returns whether the audit can go on after its blocks."""
         for kind, count in check.counts().items():
             telemetry.AUDIT_FINDINGS.labels(kind).inc(count)
         await self._repair.correct(check, epoch)
@@ -183,7 +183,7 @@ class Audit:
     async def _compare_blocks(
         self, epoch: int, node: Node, first: int, last: int, *, records: bool
     ) -> bool:
-        """Compares the receipts of all blocks that may hold logs; returns whether any differed."""
+        """Compare the receipts of all blocks that may hold logs; returns whether any differed."""
         has_found = False
         numbers = await blocks_that_may_hold(node, self._contracts, first, last)
         begun, together = self._clock(), 0
@@ -268,7 +268,7 @@ class Audit:
         return await check_totals(self._pool, self._chain_id, node, sources, place)
 
     async def _search(self, epoch: int, node: Node, check: TotalsCheck) -> TotalsCheck:
-        """Compares blocks from the newest down to where the totals agreed, until they agree again.
+        """Compare blocks from the newest down to where the totals agreed, until they agree again.
 
         Returns the last comparison of totals, which may be of a newer block than the searched ones.
         """
@@ -285,7 +285,7 @@ class Audit:
         return check
 
     async def _search_range(self, epoch: int, node: Node, first: int, last: int) -> bool:
-        """Returns whether a block differed."""
+        """Return whether a block differed."""
         has_found = False
         while first <= last:
             check = await self._repair.check(node, first, last)
@@ -302,13 +302,13 @@ class Audit:
             return await audits.progress(connection, self._chain_id)
 
     async def _idle(self) -> None:
-        """Waits for the end of a range, but not longer than until blocks may be final."""
+        """Wait for the end of a range, but not longer than until blocks may be final."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._policy.idle_seconds):
                 await self._range_end.wait()
 
     async def _rest(self, begun: float) -> None:
-        """Pauses in proportion to the work since `begun`."""
+        """Pause in proportion to the work since `begun`."""
         policy = self._policy
         seconds = policy.rest * (self._clock() - begun)
         await asyncio.sleep(

@@ -100,14 +100,14 @@ class Branches:
         return self._dispute is not None
 
     def settle(self) -> None:
-        """Closes the dispute: no node contradicts the indexed blocks any more."""
+        """Close the dispute: no node contradicts the indexed blocks any more."""
         if self._is_tied:
             log.warning("indexer.nodes_agree_again")
         self._dispute, self._witnesses, self._is_tied, self._undos = None, [], False, 0
         telemetry.BRANCHES_TIED.set(0)
 
     async def rule(self, node: Node, cursor: Cursor) -> Ruling:
-        """Asks all nodes, and decides whether the indexed blocks are canonical.
+        """Ask all nodes, and decide whether the indexed blocks are canonical.
 
         `node` is the node in use. Raises NodeUnavailable, and IndexStopped if the final blocks are
         gone. The dispute stays open after an `Undo` until `settle` is called.
@@ -267,7 +267,7 @@ class Branches:
         return any(on_node.get(number, ours) != ours for number, ours in indexed)
 
     async def _fork_of(self, node: Node, cursor: Cursor) -> Fork:
-        """Compares the node's blocks with the indexed ones, newest first, a batch at a time.
+        """Compare the node's blocks with the indexed ones, newest first, a batch at a time.
 
         The search ends at the final block, unless reorgs below it are followed.
         """

@@ -141,7 +141,7 @@ class Follower:
         self._heads = heads
 
     async def run(self) -> None:
-        """Follows the chain whenever the lease is free, until cancelled.
+        """Follow the chain whenever the lease is free, until cancelled.
 
         An impossible fact, and a reorg below finality, stop the index and not this task.
         """
@@ -181,7 +181,7 @@ class Follower:
                 return
 
     async def serve(self) -> None:
-        """Follows the chain for one term, under a lease that the caller holds.
+        """Follow the chain for one term, under a lease that the caller holds.
 
         Raises LaneLost, NodeUnavailable and DatabaseUnavailable, which end the term.
         """
@@ -222,7 +222,7 @@ class Follower:
                 await self._give_up(error)
 
     async def _give_up(self, error: Broken) -> None:
-        """Stops the index, unless the cause is found and corrected. Raises Unavailable."""
+        """Stop the index, unless the cause is found and corrected. Raises Unavailable."""
         await self._backfill.forget()
         try:
             if not isinstance(error, IndexStopped) and await self._self_repair.may_go_on(
@@ -235,7 +235,7 @@ class Follower:
         await self._stop.stop(self._epoch, f"After block {cursor.number}: {reason_of(error)}")
 
     async def _pause(self) -> None:
-        """Waits until a node announces a head, or the next poll is due.
+        """Wait until a node announces a head, or the next poll is due.
 
         An announced head that the node in use lacks is polled for soon, with growing pauses.
         While announcements lead to no block, a node that repeats them causes no more polls than
@@ -256,7 +256,7 @@ class Follower:
         self._announced = self._expected = announced or 0
 
     async def begin_term(self) -> None:
-        """Begins a term by raising the epoch, which fences off the holders of earlier terms.
+        """Begin a term by raising the epoch, which fences off the holders of earlier terms.
 
         If any block was indexed without all of the contracts, the index stands still, and a rebuild
         is ordered instead. A stopped index stays stopped.
@@ -281,7 +281,7 @@ class Follower:
         await self._stop.read()
 
     async def step(self) -> bool:
-        """Compares one node's head with the cursor and acts on it.
+        """Compare one node's head with the cursor and act on it.
 
         Returns whether the next step can follow at once. Everything that is written comes from one
         node; the others are asked if the decision needs a second opinion. If the node fails, the
@@ -352,7 +352,7 @@ class Follower:
         return replace(poll, final=final)
 
     async def _advance(self, node: Node, cursor: Cursor, poll: HeadPoll) -> bool:
-        """Commits the next blocks; far from the head several commits follow one poll."""
+        """Commit the next blocks; far from the head several commits follow one poll."""
         until = self._clock() + self._policy.backfill.turn_seconds
         settled = self._settled(poll)
         while True:
@@ -409,7 +409,7 @@ class Follower:
         raise NodeUnavailable(f"A node's log is impossible: {error.message}") from error
 
     async def _switch_branch(self, cursor: Cursor, ruling: Undo) -> bool:
-        """Undoes the old branch and writes the new one in one database transaction.
+        """Undo the old branch and write the new one in one database transaction.
 
         Returns False if the new branch cannot be read as a whole yet. If its facts are impossible,
         the old branch is undone alone, and ImpossibleFact is raised.
@@ -436,7 +436,7 @@ class Follower:
         return True
 
     async def _undo_alone(self, cursor: Cursor, fork: tuple[int, Hash32], head_number: int) -> None:
-        """Undoes the old branch in a database transaction of its own."""
+        """Undo the old branch in a database transaction of its own."""
         async with transaction(self._pool) as connection:
             self._cursor = await self._undo(connection, cursor, fork, head_number)
             await wakeups.notify(connection, BLOCKS)
@@ -460,7 +460,7 @@ class Follower:
         head_number: int,
         fork: tuple[int, Hash32] | None = None,
     ) -> Cursor:
-        """Returns the new cursor. With `fork` the blocks above it are undone first."""
+        """Return the new cursor. With `fork` the blocks above it are undone first."""
         counts = block_range.fact_counts()
         unmatched_mints = 0
         with (
@@ -494,9 +494,7 @@ class Follower:
         self._cursor = Cursor(*block_range.last, cursor.final_number)
         return self._cursor
 
-    def _report_facts(
-        self, last_number: int, counts: Counter[str], unmatched_mints: int
-    ) -> None:
+    def _report_facts(self, last_number: int, counts: Counter[str], unmatched_mints: int) -> None:
         """Set the metrics of a commit of blocks up to `last_number`; log mints without a reward."""
         if self._head_seen_at is not None and last_number >= self._head_number:
             telemetry.HEAD_TO_COMMIT_SECONDS.observe(self._clock() - self._head_seen_at)

@@ -49,7 +49,7 @@ class LogChecks:
         """The block whose empty answer awaits a second node, and since when."""
 
     def learn(self, headers: Iterable[Header], logs_of: Mapping[Hash32, object]) -> None:
-        """Learns from blocks and their logs whether this chain fills its blooms."""
+        """Learn from blocks and their logs whether this chain fills its blooms."""
         for header in headers:
             if any(header.bloom):
                 self._fills_blooms = True

@@ -181,7 +181,7 @@ class LogWitnesses:
     async def _witnesses(
         self, own: Testimony, question: LogQuestion
     ) -> tuple[list[Testimony], list[Testimony], bool]:
-        """Asks the other nodes until one agrees, or all have answered.
+        """Ask the other nodes until one agrees, or all have answered.
 
         Returns the nodes that show the last block, those that deny it although it is settled, and
         whether a node may become a witness in a moment: it lacks the blocks, or does not answer. A
@@ -205,7 +205,7 @@ class LogWitnesses:
         return witnesses, deniers, has_late
 
     async def _testimony(self, other: Node, question: LogQuestion) -> Testimony | None:
-        """Returns None if the node does not answer in time, or has no block at the last height."""
+        """Return None if the node does not answer in time, or has no block at the last height."""
         try:
             # `read` bounds each request; a range may take several.
             async with asyncio.timeout(2 * self.patience_seconds):

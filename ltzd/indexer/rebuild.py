@@ -119,7 +119,7 @@ class Rebuilder:
         self._outage = Outage("rebuild.interrupted", "rebuild.continues")
 
     async def run(self) -> None:
-        """Carries out rebuilds until cancelled.
+        """Carry out rebuilds until cancelled.
 
         A fact that contradicts the others delays the rebuild and never ends the process: the live
         index, HTTP and the lanes do not need the fresh tables. The rebuild stays open, since
@@ -155,7 +155,7 @@ class Rebuilder:
         return loop_time() < postponed.retry_at
 
     def _postpone(self, rebuild: Rebuild) -> None:
-        """Lets the pause grow while the rebuild fails in the same state."""
+        """Let the pause grow while the rebuild fails in the same state."""
         before, pause = self._postponed, self._policy.retry_seconds
         if before is not None and before.is_of(rebuild):
             pause = min(2 * before.pause, self._policy.longest_retry_seconds)
@@ -251,7 +251,7 @@ class Rebuilder:
             pool.terminate()
 
     async def _fill(self, rebuild: Rebuild) -> None:
-        """Fills the fresh tables up to the head, and swaps. Returns early if it is cancelled."""
+        """Fill the fresh tables up to the head, and swap. Returns early if it is cancelled."""
         async with self._fresh_pool() as pool:
             if rebuild.state == "copying":
                 await self._copy(rebuild, pool)
@@ -266,7 +266,7 @@ class Rebuilder:
             self._hub.notify(BLOCKS)
 
     async def _copy(self, rebuild: Rebuild, pool: Pool) -> None:
-        """Copies the final facts below `from_block`, and what follows from them."""
+        """Copy the final facts below `from_block`, and what follows from them."""
         chain_id = self._chain.chain_id
         fact_tables = [table.name for contract in self._contracts for table in contract.fact_tables]
         derive = [contract.derive for contract in self._contracts]
@@ -338,7 +338,7 @@ class Rebuilder:
             await self._note(rebuild, None)
 
     async def _resume(self, rebuild: Rebuild, pool: Pool) -> None:
-        """Lets the fresh index go on after a pause, as the nodes may have recovered."""
+        """Let the fresh index go on after a pause, as the nodes may have recovered."""
         async with session(pool) as connection:
             reason = await chains.stopped_reason(connection, self._chain.chain_id)
         await self._note(rebuild, f"The fresh tables are stopped. {reason}")
@@ -380,7 +380,7 @@ class Rebuilder:
         await self._end(rebuild)
 
     async def _end(self, rebuild: Rebuild) -> None:
-        """Ends a rebuild, unless another process has ended it: this one may have been frozen."""
+        """End a rebuild, unless another process has ended it: this one may have been frozen."""
         async with transaction(self._pool) as connection:
             if await orders.end(connection, rebuild.id):
                 await fresh_tables.drop_fresh(connection)

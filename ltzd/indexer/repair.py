@@ -99,7 +99,7 @@ class IndexRepair:
         return bool(self._waiting)
 
     async def walk(self, node: Node, first: int, last: int) -> AsyncIterator[RangeCheck]:
-        """Checks first…last range by range, in order, as far as blocks are indexed.
+        """Check first…last range by range, in order, as far as blocks are indexed.
 
         Raises NodeUnavailable as `check` does.
         """
@@ -111,7 +111,7 @@ class IndexRepair:
             first = check.last + 1
 
     async def check(self, node: Node, first: int, last: int) -> RangeCheck:
-        """Compares blocks from `first` on, at most up to `last`; the range may end before.
+        """Compare blocks from `first` on, at most up to `last`; the range may end before.
 
         Blocks above the cursor are not compared: `last` is below `first` if none is. Raises
         NodeUnavailable if the node does not show the indexed chain, or does not answer.
@@ -137,7 +137,7 @@ class IndexRepair:
     async def check_blocks(
         self, node: Node, numbers: Iterable[int], first: int, last: int
     ) -> RangeCheck:
-        """Compares single blocks of the range first…last by their receipts."""
+        """Compare single blocks of the range first…last by their receipts."""
         async with session(self._pool) as connection:
             final_number = (await chains.cursor(connection, self._chain_id)).final_number
         differences: list[Difference] = []
@@ -169,7 +169,7 @@ class IndexRepair:
         )
 
     async def correct(self, check: RangeCheck, epoch: int | None = None) -> int:
-        """Corrects what a check has found; returns how many facts were corrected.
+        """Correct what a check has found; returns how many facts were corrected.
 
         A correction that depends on a block which is not checked yet waits, and both are made
         together; `has_uncorrected` says whether any waits. Other corrections are made at once.
@@ -198,7 +198,7 @@ class IndexRepair:
         return count
 
     async def _forget_outdated(self, check: RangeCheck) -> None:
-        """Ends the waiting of corrections that a check has found again, or that a reorg undid."""
+        """End the waiting of corrections that a check has found again, or that a reorg undid."""
         heights = check.correction.heights()
         waiting = [each for each in self._waiting if not each.correction.heights() <= heights]
         if waiting:
@@ -224,7 +224,7 @@ class IndexRepair:
     async def check_derived(
         self, *, corrects: bool = False, epoch: int | None = None
     ) -> Counter[str]:
-        """Counts the rows that do not follow from the facts, by table; `corrects` rebuilds them.
+        """Count the rows that do not follow from the facts, by table; `corrects` rebuilds them.
 
         Takes seconds for millions of facts, in which a repair delays the indexer. Raises
         LaneLost, and ImpossibleFact if the facts themselves contradict each other.
@@ -282,7 +282,7 @@ class IndexRepair:
     async def _compare_block(
         self, block: _Block, corrections: Sequence[dict[str, TableCorrection]]
     ) -> list[Difference] | None:
-        """Adds the corrections of one block to the corrections of each contract.
+        """Add the corrections of one block to the corrections of each contract.
 
         Returns None, and adds nothing, if the block's bloom contradicts a single node, or other
         nodes name other transactions.

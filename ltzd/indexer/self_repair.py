@@ -80,7 +80,7 @@ class SelfRepair:
         return True
 
     async def _search(self, node: Node, epoch: int, first: int, last: int) -> int:
-        """Corrects the newest range that differs; returns how many facts were corrected.
+        """Correct the newest range that differs; returns how many facts were corrected.
 
         A single node is asked for receipts, too: its answers to `eth_getLogs` may lack the same log
         again.

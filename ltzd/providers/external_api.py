@@ -36,7 +36,7 @@ class ExternalApiClient(AsyncCloseable):
         await self._http.close()
 
     async def ask(self, constraint: ExternalApi, user: Address) -> Json:
-        """Returns the API's whole answer, with fractions as Decimal, for `is_satisfied`.
+        """Return the API's whole answer, with fractions as Decimal, for `is_satisfied`.
 
         Raises ExternalApiUnavailable.
         """

@@ -55,7 +55,7 @@ class KeyCache(ABC):
         await self._reads.close()
 
     async def key(self, name: str) -> PublicKey | None:
-        """Returns None if the issuer has no such key.
+        """Return None if the issuer has no such key.
 
         Raises IdentityUnavailable while the issuer's keys cannot be read.
         """
@@ -79,7 +79,7 @@ class KeyCache(ABC):
                 await self._read()
 
     async def _find(self, name: str, begun: int) -> None:
-        """Reads until the key is there, or a read that began after the first `begun` lacks it."""
+        """Read until the key is there, or a read that began after the first `begun` lacks it."""
         while name not in self._keys and self._last_read <= begun:
             if not self._reads and not self._may_read():
                 return

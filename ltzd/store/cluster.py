@@ -47,7 +47,7 @@ async def read_cluster(connection: Connection) -> ClusterFacts:
 
 
 async def read_chain(connection: Connection, *, rated: bool = False) -> ChainFacts | None:
-    """Returns None while no chain is followed. `rated` measures `blocks_per_second`, too."""
+    """Return None while no chain is followed. `rated` measures `blocks_per_second`, too."""
     row = await connection.fetchrow(
         """
         SELECT chain_id, ltz, head_number, cursor_number, final_number,
@@ -157,7 +157,7 @@ async def _queues(connection: Connection) -> QueueFacts:
 
 
 async def oldest_reward_seconds(connection: Connection) -> float | None:
-    """Reads the head of the queue of each brand that is not paused, and of the payments.
+    """Read the head of the queue of each brand that is not paused, and of the payments.
 
     The age of a patient brand's rewards counts from the end of their wait for a cheaper block.
     """

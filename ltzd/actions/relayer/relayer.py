@@ -328,7 +328,7 @@ class Relayer:
             raise Unavailable("An earlier claim or purchase of this user is still under way")
 
     async def _with_indexed_deal(self, decoded: DecodedRelay) -> DecodedRelay:
-        """Adds the parties of the call's deal if the index knows them: they never change."""
+        """Add the parties of the call's deal if the index knows them: they never change."""
         if decoded.deal_id is None or not await self._index.is_fresh():
             return decoded
         async with session(self._pool) as connection:
@@ -470,7 +470,7 @@ class Relayer:
     async def _claim_limit_on_chain(
         self, request: RelayRequest, claim: RequestedClaim
     ) -> ClaimLimit | None:
-        """Returns None for an unknown collection, which the simulation will refuse."""
+        """Return None for an unknown collection, which the simulation will refuse."""
         questions = [
             (request.to, perk_nft.collection_call(claim.collection_id)),
             (request.to, perk_nft.claims_of_call(request.user, claim.collection_id)),

@@ -58,7 +58,7 @@ class RelayWaiters:
         return await self._settled.wait(relay, deadline - loop_time())
 
     def user_lock(self, user: Address) -> asyncio.Lock:
-        """Serializes what this process begins for a user.
+        """Serialize what this process begins for a user.
 
         Other processes are kept apart by the relays themselves: a permit names a nonce, and a claim
         the number of claims before it. Gives back the work slot, since the lock's holder may wait

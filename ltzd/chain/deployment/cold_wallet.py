@@ -69,7 +69,7 @@ class ColdWallet:
     async def send(
         self, to: Address, data: bytes, on_signed: Callable[[Hash32], None]
     ) -> ConfirmedTransaction:
-        """Simulates, signs, publishes and waits for the block.
+        """Simulate, sign, publish and wait for the block.
 
         Calls `on_signed` with the hash before the transaction is published. Raises Refused for a
         call that would revert (`details["revert"]` is the error's name) or did revert,
@@ -97,7 +97,7 @@ class ColdWallet:
         return [await self._wait_until_mined(transaction.hash) for transaction in signed]
 
     async def wait_until_idle(self) -> None:
-        """Waits until this wallet has no pending transaction. Raises Refused after the timeout."""
+        """Wait until this wallet has no pending transaction. Raises Refused after the timeout."""
         deadline = self._deadline()
         while True:
             try:
@@ -155,7 +155,7 @@ class ColdWallet:
         return max(needed) * 5 // 4
 
     async def _publish(self, signed: SignedTransaction) -> None:
-        """Sends the transaction to every node; one that takes it is enough."""
+        """Send the transaction to every node; one that takes it is enough."""
 
         async def publish(rpc: RpcClient) -> tuple[PublishOutcome, str]:
             try:
@@ -181,7 +181,7 @@ class ColdWallet:
         raise Misconfigured(f"The node refuses the transaction: {texts[outcome]}")
 
     async def _wait_until_mined(self, transaction: Hash32) -> ConfirmedTransaction:
-        """Waits until all nodes show the same outcome."""
+        """Wait until all nodes show the same outcome."""
         deadline, pause = self._deadline(), _POLL_SECONDS
         outcomes: Mapping[str, _ShownOutcome | None] = {}
         while loop_time() < deadline:
@@ -226,7 +226,7 @@ async def simulate(nodes: AgreeingNodes, to: Address, data: bytes, sender: Addre
 
 
 async def _outcome(rpc: RpcClient, transaction: Hash32) -> _ShownOutcome | None:
-    """Returns None as long as the node shows no outcome, and while it does not answer."""
+    """Return None as long as the node shows no outcome, and while it does not answer."""
     try:
         answer = await rpc.call("eth_getTransactionReceipt", hex_of(transaction))
         receipt = typed.receipt_of(answer, transaction)

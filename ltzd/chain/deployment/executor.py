@@ -195,7 +195,7 @@ class DeploymentExecutor:
             )
 
     async def _read_roles(self, address: Address, contract: str, at: str) -> RoleState | None:
-        """Returns None if the calls contradict each other.
+        """Return None if the calls contradict each other.
 
         They find no code although the block has it; or they revert, which these views never do in
         the state of one block: while anvil mines under load, `mintLimit` may see an earlier block's
@@ -239,7 +239,7 @@ class DeploymentExecutor:
         raise NodeUnavailable(f"The node does not hold block {self._height}, which it has named.")
 
     async def _send(self, deployment: Deployment, view: _View, steps: list[Step]) -> bool:
-        """Sends the steps that can be sent now; returns whether all of them have receipts."""
+        """Send the steps that can be sent now; returns whether all of them have receipts."""
         self._refuse_foreign_admin(view, steps)
         fees = await self._fees()
         self._refuse_poverty(view, steps, fees, await L1CostReader(self._node).read())
@@ -321,7 +321,7 @@ class DeploymentExecutor:
         )
 
     async def _publish(self, signed: SignedTransaction) -> None:
-        """Ignores a used nonce: an earlier run used it, as the next read of the chain shows."""
+        """Ignore a used nonce: an earlier run used it, as the next read of the chain shows."""
         outcome, text = await self._node.publish(signed.raw)
         if outcome is PublishOutcome.UNAFFORDABLE:
             raise Misconfigured(
@@ -332,7 +332,7 @@ class DeploymentExecutor:
             raise Misconfigured(f"The node refuses the transaction: {text}")
 
     async def _wait_until_mined(self, sent: Sequence[tuple[Hash32, Step]], next_nonce: int) -> bool:
-        """Waits for all receipts; returns False if the nonces are used without them.
+        """Wait for all receipts; returns False if the nonces are used without them.
 
         Then an earlier run's transactions used the nonces. Raises Misconfigured, NodeUnavailable.
         """

@@ -52,7 +52,7 @@ class Broadcast:
         await asyncio.gather(*going_on, return_exceptions=True)
 
     async def publish_all(self, raws: Sequence[bytes]) -> list[Publication]:
-        """Sends signed bytes in order; returns as soon as one node has accepted them all.
+        """Send signed bytes in order; returns as soon as one node has accepted them all.
 
         The second node gets the bytes all the same. Without a node that accepts, every answer is
         awaited, but only for a moment once a node has accepted some and has seen the nonces of all

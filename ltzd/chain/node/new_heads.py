@@ -117,7 +117,7 @@ class NewHeads:
         return announced
 
     def observe(self, head: Header) -> None:
-        """Records a head that was read from a node: a socket that omits it counts as silent."""
+        """Record a head that was read from a node: a socket that omits it counts as silent."""
         number = head.number
         if number < self._highest - _LARGEST_JUMP:
             self._highest = 0  # The first announcement was absurd, or the chain is another one.
@@ -171,7 +171,7 @@ class _HeadSocket:
         self.is_open = False
 
     async def run(self) -> None:
-        """Keeps the socket open until cancelled; pauses grow while it announces nothing."""
+        """Keep the socket open until cancelled; pauses grow while it announces nothing."""
         while True:
             try:
                 await self._listen()
@@ -195,7 +195,7 @@ class _HeadSocket:
             self._pause = min(self._pause * 2, self._policy.longest_pause_seconds)
 
     def expect(self, number: int, limit: float | None) -> None:
-        """Sets the highest known head: the socket must announce it, or counts as silent."""
+        """Set the highest known head: the socket must announce it, or counts as silent."""
         self._limit = limit
         if self._deadline is None or self._deadline.expired() or number <= self._newest:
             return

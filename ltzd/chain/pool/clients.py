@@ -37,7 +37,7 @@ class Ranking(Protocol):
         """Whether nothing speaks against asking the node first."""
 
     def use(self, role: str, member: Member) -> None:
-        """Makes the node the one in use."""
+        """Make the node the one in use."""
 
 
 class PoolClient:

@@ -177,15 +177,15 @@ class Member:
         return True
 
     def record_slowness(self, seconds: float) -> None:
-        """Records a latency of at least `seconds` for an answer that has not come yet."""
+        """Record a latency of at least `seconds` for an answer that has not come yet."""
         self.latency = max(self.latency or 0.0, seconds)
 
     def overtaken(self) -> None:
-        """Counts a request that another node answered first, although it was sent there later."""
+        """Count a request that another node answered first, although it was sent there later."""
         self._count_failure("timeout", "The node is slower than another by far", 1)
 
     def failed(self, kind: str, detail: str) -> None:
-        """Counts a failed request.
+        """Count a failed request.
 
         If there are other nodes, a timeout opens the circuit at once, and so does an answer that is
         larger than any honest one.
@@ -230,14 +230,14 @@ class Member:
         self.verified_at = self._clock()
 
     def rejected(self, verdict: Unfit, detail: str) -> None:
-        """Records that the node does not belong to the chain; nothing is read from it."""
+        """Record that the node does not belong to the chain; nothing is read from it."""
         if self._verdict is not verdict:
             log.critical("node.rejected", node=self.name, kind=verdict.value, reason=detail)
         self._verdict, self._breaker = verdict, CLOSED
         self.detail = detail
 
     def distrust(self, kind: str) -> None:
-        """Records a contradiction: for growing times the node is asked only as the last.
+        """Record a contradiction: for growing times the node is asked only as the last.
 
         A node that was trusted again for `distrust_longest` begins with the shortest time.
         """
@@ -256,7 +256,7 @@ class Member:
         log.critical("node.disagrees", node=self.name, kind=kind, seconds=self._distrust)
 
     def contest(self, kind: str) -> None:
-        """Records a contradiction with another node when nobody can tell which of them is right.
+        """Record a contradiction with another node when nobody can tell which of them is right.
 
         The node stays as good as the other, also for second opinions. A contradiction that lasts is
         logged once.

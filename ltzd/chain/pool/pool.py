@@ -101,7 +101,7 @@ class NodePool:
         return [members[position] for position in order]
 
     def use(self, role: str, member: Member) -> None:
-        """Makes the node the one in use, which `ranked` leaves only for a better one."""
+        """Make the node the one in use, which `ranked` leaves only for a better one."""
         self._in_use[role] = id(member)
 
     def _may_be_asked(self, member: Member) -> bool:
@@ -210,7 +210,7 @@ class NodePool:
         self._expected = expected
 
     async def verify(self, member: Member) -> bool:
-        """Checks the node's chain; returns whether it belongs. Raises NodeUnavailable."""
+        """Check the node's chain; returns whether it belongs. Raises NodeUnavailable."""
         expected = self._expected
         if expected is None:
             return True
@@ -225,7 +225,7 @@ class NodePool:
         return member.is_verified
 
     def _outvoted_on_code(self) -> list[Member]:
-        """Leaves out, and returns, the nodes with other code of LTZ than a majority shows.
+        """Leave out, and return, the nodes with other code of LTZ than a majority shows.
 
         Without a majority all are reported and stay in use: a forger must not be the only one left.
         The next check verifies a node that was left out again, since the other nodes may have been

@@ -40,7 +40,7 @@ class NodeWatch:
                 group.create_task(self._compare_often())
 
     async def check_all(self) -> None:
-        """Checks every node once, so that the first requests find the best one.
+        """Check every node once, so that the first requests find the best one.
 
         Returns a second after the first node has proven its chain, or once every check would have
         been given up: a hung node must not delay the start.
@@ -68,7 +68,7 @@ class NodeWatch:
             await self._pause(member)
 
     async def _pause(self, member: Member) -> None:
-        """Waits until the next check is due: sooner if the circuit opens, or if no node is left."""
+        """Wait until the next check is due: sooner if the circuit opens, or if no node is left."""
         member.check_due.clear()
         await asyncio.sleep(self._policy.shortest_pause)
         seconds = member.seconds_to_probe() if member.is_open else self._policy.watch_pause
@@ -77,7 +77,7 @@ class NodeWatch:
                 await member.check_due.wait()
 
     async def check(self, member: Member) -> None:
-        """Verifies the node's chain if that is due, and reads its head. Raises nothing."""
+        """Verify the node's chain if that is due, and read its head. Raises nothing."""
         # The only node may be as slow as its requests' own timeout allows.
         has_peers = len(self._pool.members) > 1
         try:
@@ -133,7 +133,7 @@ class NodeWatch:
             await self.compare()
 
     async def compare(self) -> None:
-        """Compares the nodes' blocks at one height below the head; dissenters are distrusted.
+        """Compare the nodes' blocks at one height below the head; dissenters are distrusted.
 
         Nodes that disagree without a majority are all reported and stay in use: nobody can tell
         which of them is right, and each remains a witness against the others.

@@ -175,7 +175,7 @@ async def _deploy(
 async def _confirm(
     nodes: AgreeingNodes, missing_steps: Callable[[RpcClient], Awaitable[Sequence[str]]]
 ) -> None:
-    """Waits until every node shows the whole deployment. Raises NodeUnavailable."""
+    """Wait until every node shows the whole deployment. Raises NodeUnavailable."""
     if len(nodes.clients) == 1:
         return
     left = await nodes.agreed(

@@ -67,7 +67,7 @@ def run(
     repairs: bool,
     is_quiet: bool = False,
 ) -> IndexReport:
-    """Checks the blocks first…last, by default all that are indexed; corrects them with `repairs`.
+    """Check the blocks first…last, by default all that are indexed; corrects them with `repairs`.
 
     Raises Unavailable, Misconfigured.
     """
@@ -135,7 +135,7 @@ async def _check(
 
 
 async def _end(index: OpenIndex, report: IndexReport) -> None:
-    """Lets a stopped index go on after a repair."""
+    """Let a stopped index go on after a repair."""
     chain_id = index.chain.chain_id
     async with transaction(index.pool) as connection:
         report.stopped = await chains.stopped_reason(connection, chain_id)

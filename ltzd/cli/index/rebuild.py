@@ -27,7 +27,7 @@ _NO_INDEXER = (
 
 
 def rebuild(target: Target, from_block: int, *, waits: bool, as_json: bool) -> int:
-    """Orders a rebuild, or joins one that is open; returns the exit code.
+    """Order a rebuild, or join one that is open; returns the exit code.
 
     Raises Misconfigured, DatabaseUnavailable.
     """
@@ -40,7 +40,7 @@ def rebuild(target: Target, from_block: int, *, waits: bool, as_json: bool) -> i
 
 
 def cancel(target: Target, *, as_json: bool) -> int:
-    """Ends the open rebuild; returns the exit code. Raises Misconfigured, DatabaseUnavailable."""
+    """End the open rebuild; returns the exit code. Raises Misconfigured, DatabaseUnavailable."""
     return asyncio.run(_cancel(target, as_json=as_json))
 
 
@@ -95,7 +95,7 @@ async def _finds_indexer(connection: Connection) -> bool:
 
 
 async def _follow(connection: Connection, rebuild_id: int, *, is_quiet: bool) -> None:
-    """Shows the progress until the rebuild has ended, or no indexer runs any more."""
+    """Show the progress until the rebuild has ended, or no indexer runs any more."""
     with ExitStack() as stack:
         advance: Advance | None = None
         notices = _Notices()

@@ -109,7 +109,7 @@ async def _ask(target: Target, request: Request) -> Answer:
 async def _wait(
     connection: Connection, request: TransactionRequest, seconds: float
 ) -> TransactionRequest:
-    """Returns the request with its outcome, or without one after these seconds."""
+    """Return the request with its outcome, or without one after these seconds."""
     deadline = time.monotonic() + seconds
     while request.outcome is None and time.monotonic() < deadline:
         await asyncio.sleep(_POLL_SECONDS)

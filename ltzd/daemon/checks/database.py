@@ -140,7 +140,7 @@ def _has_rebuilds(revision: str) -> bool:
 
 
 def _contracts(settings: Settings, in_use: Sequence[Sequence[Address]]) -> list[Finding]:
-    """Compares `[contracts]` with the index, which a process without an indexer cannot change."""
+    """Compare `[contracts]` with the index, which a process without an indexer cannot change."""
     addresses = settings.contracts.addresses()
     if not in_use or any(set(addresses.values()) <= set(contracts) for contracts in in_use):
         return []

@@ -70,7 +70,7 @@ def _database_url(secret: SecretStr) -> SecretStr:
 
 
 def _redis_url(secret: SecretStr) -> SecretStr:
-    """Refuses a URL that the client would read differently and so use another database."""
+    """Refuse a URL that the client would read differently and so use another database."""
     parts = urlsplit(secret.get_secret_value())
     if parts.scheme == "unix" and len(parts.path) < 2:
         raise ValueError("must name a socket, such as unix:///run/redis.sock?db=0")
@@ -97,7 +97,7 @@ def _signer_url(text: str) -> str:
 
 
 def _issuer_url(text: str) -> str:
-    """Returns the URL unchanged, because it must equal the tokens' `iss` exactly."""
+    """Return the URL unchanged, because it must equal the tokens' `iss` exactly."""
     _check_url(text, ("https", "http"), needs_host=True)
     parts = urlsplit(text)
     if parts.query or parts.fragment or "@" in parts.netloc or not text.isprintable():
@@ -174,7 +174,7 @@ def _address(value: object) -> object:
 
 
 def _readable(path: Path) -> Path:
-    """Checks a file such as a certificate, which must be private only if it also holds a key."""
+    """Check a file such as a certificate, which must be private only if it also holds a key."""
 
     def read() -> bytes:
         file = read_checked(path)
@@ -186,7 +186,7 @@ def _readable(path: Path) -> Path:
 
 
 def _secret(path: Path) -> Path:
-    """Checks a file that holds a secret or a key: only its owner can read it."""
+    """Check a file that holds a secret or a key: only its owner can read it."""
     return _not_empty(path, lambda: read_secret(path))
 
 

@@ -26,7 +26,7 @@ class _Node:
         return (await self.calls([(method, parameters)]))[0]
 
     async def calls(self, requests: list[tuple[str, tuple[object, ...]]]) -> list[object]:
-        """Sends one batch; returns the results in order, None for a call that failed."""
+        """Send one batch; returns the results in order, None for a call that failed."""
         batch = [
             {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(parameters)}
             for method, parameters in requests

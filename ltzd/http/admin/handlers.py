@@ -250,7 +250,7 @@ class AdminHandlers:
 
 
 async def _in_time(reading: Awaitable[_Facts]) -> _Facts | None:
-    """Returns None while the database does not answer."""
+    """Return None while the database does not answer."""
     try:
         async with asyncio.timeout(FACTS_TIMEOUT_SECONDS):
             return await reading

@@ -49,7 +49,7 @@ class ConnectionLimit:
         return tuple(self._all)
 
     def opened(self, connection: Any, address: str) -> bool:
-        """Returns False if the connection must be refused, because every other one is in use.
+        """Return False if the connection must be refused, because every other one is in use.
 
         A connection is opened once, before its TLS handshake or after it.
         """

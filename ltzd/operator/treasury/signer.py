@@ -123,7 +123,7 @@ class TopUpSigner(LaneWork):
     async def _store(
         self, call: TransactionCall, fees: Fees, reserved_wei: int
     ) -> OpenTransaction | None:
-        """Returns None if the day's bound, or the wallet's row, forbids the top-up by now."""
+        """Return None if the day's bound, or the wallet's row, forbids the top-up by now."""
         attempt = await self._signer.sign(self._next_nonce, call, fees, reserved_wei)
         top_up = TopUp(self._next_nonce, call.to, call.value_wei, call.gas_limit)
         async with session(self._context.pool) as connection:

@@ -167,7 +167,7 @@ def account_query(account: OAuthAccount) -> UserQuery:
 
 
 def accounts_in(rows: Sequence[object]) -> tuple[OAuthAccount, ...]:
-    """Returns the accounts that are proven to be the user's.
+    """Return the accounts that are proven to be the user's.
 
     Takes a user's full rows and an identity token's short ones. E-mail addresses are left out: an
     account that was imported and never used has the address that its importer gave.
@@ -183,7 +183,7 @@ def accounts_in(rows: Sequence[object]) -> tuple[OAuthAccount, ...]:
 
 
 def emails_in(rows: Sequence[object]) -> tuple[str, ...]:
-    """Returns the addresses that are proven to be the user's, in lower case.
+    """Return the addresses that are proven to be the user's, in lower case.
 
     Addresses of the user's accounts at other providers are left out: an importer may have made
     them up.

@@ -154,7 +154,7 @@ class LinkedAccountCache:
 
 
 def _home_wallet(rows: Sequence[object]) -> Address | None:
-    """Returns None for a damaged address: it is no reason to refuse the user's other wallets."""
+    """Return None for a damaged address: it is no reason to refuse the user's other wallets."""
     with contextlib.suppress(MalformedAnswerError):
         return first_wallet(rows)
     return None

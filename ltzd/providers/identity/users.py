@@ -122,7 +122,7 @@ class UserDirectory:
         return user_in(response)
 
     async def _add_wallet(self, subject: str, deadline: float) -> ProviderUser:
-        """Reads before each attempt: repeated without a read, this call makes a second wallet."""
+        """Read before each attempt: repeated without a read, this call makes a second wallet."""
         backoff = self._calls.backoff(deadline)
         while True:
             user = await self._read(subject, deadline)

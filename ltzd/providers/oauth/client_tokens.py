@@ -47,12 +47,12 @@ class ClientTokens:
             return self._token
 
     def forget(self, token: str) -> None:
-        """Drops a token that the provider refuses before its announced end."""
+        """Drop a token that the provider refuses before its announced end."""
         if token == self._token:
             self._token = None
 
     async def send(self, request: LookupRequest, deadline: float) -> HttpResponse:
-        """Sends the request with a token; with a new one if the provider refuses the first.
+        """Send the request with a token; with a new one if the provider refuses the first.
 
         Raises AccountLookupUnavailable.
         """

@@ -59,12 +59,12 @@ class AccountLookups(AsyncCloseable):
         )
 
     async def close(self) -> None:
-        """Ends look-ups in flight; their callers get `unavailable`."""
+        """End look-ups in flight; their callers get `unavailable`."""
         await self._flights.close()
         await self._http.close()
 
     async def verify(self, account: OAuthAccount, party: Hashable = None) -> AccountVerification:
-        """Returns the provider's verdict; a malformed id is `missing`. Never raises.
+        """Return the provider's verdict; a malformed id is `missing`. Never raises.
 
         While a provider is slow, the parties that ask for accounts take turns.
         """

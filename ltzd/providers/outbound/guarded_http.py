@@ -105,7 +105,7 @@ class GuardedHttpClient(AsyncCloseable):
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> HttpResponse:
-        """Sends one request and never repeats it. Returns an answer of any status but a redirect.
+        """Send one request and never repeat it. Returns an answer of any status but a redirect.
 
         Raises RequestFailed.
         """
@@ -116,7 +116,7 @@ class GuardedHttpClient(AsyncCloseable):
     async def post_for_head(
         self, url: str, *, body: bytes, headers: Mapping[str, str]
     ) -> HttpResponse:
-        """Posts and returns the answer's status and headers, of a redirect as well.
+        """Post and return the answer's status and headers, of a redirect as well.
 
         The body is not read. Raises RequestFailed. A host may close a kept connection in the moment
         in which the request is sent on it: then the request is sent again, on another connection.

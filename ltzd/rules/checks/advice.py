@@ -43,7 +43,7 @@ def on_brands(brands: Iterable[Brand]) -> Iterator[Finding]:
 
 
 def on_mint_limits(buckets: Iterable[MintBucket], budgets: Mapping[str, int]) -> Iterator[Finding]:
-    """Compares what the wallets may mint in a day with what the brands, by name, may give away."""
+    """Compare what the wallets may mint in a day with what the brands, by name, may give away."""
     known = list(buckets)
     if not known:
         return

@@ -30,7 +30,7 @@ TABLES: Final = ("deal_facts", "deals")
 
 
 async def insert(connection: Connection, facts: Sequence[EscrowFact]) -> None:
-    """Writes new facts, and rebuilds their deals."""
+    """Write new facts, and rebuild their deals."""
     await _settle(connection, await copy_facts(connection, DEALS, facts))
 
 

@@ -97,7 +97,7 @@ async def is_indexed_still(connection: Connection, correction: IndexCorrection) 
 async def apply(
     connection: Connection, chain_id: int, correction: IndexCorrection, *, epoch: int | None = None
 ) -> None:
-    """Carries out corrections in the caller's database transaction. Safe to repeat.
+    """Carry out corrections in the caller's database transaction. Safe to repeat.
 
     `epoch` is the term's, for a caller who holds the indexer's lease: LaneLost is raised if it is
     over. Raises IndexMoved if a block is not indexed any more, and ImpossibleFact if the corrected
@@ -124,7 +124,7 @@ async def apply(
 async def _replace_blocks(
     connection: Connection, cursor: chains.Cursor, correction: IndexCorrection
 ) -> None:
-    """Inserts the blocks that are not kept.
+    """Insert the blocks that are not kept.
 
     Blocks that are not final, or were not when they were compared, must be indexed as they are. A
     final block of another hash is replaced: its facts are among those that are removed.

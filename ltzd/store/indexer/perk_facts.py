@@ -45,7 +45,7 @@ TABLES: Final = (
 
 
 async def insert(connection: Connection, facts: Sequence[PerkFact]) -> None:
-    """Writes new facts, whose blocks are written, and rebuilds what is derived from them."""
+    """Write new facts, whose blocks are written, and rebuild what is derived from them."""
     moved = await copy_facts(connection, TRANSFERS, facts)
     await copy_facts(connection, CLAIMS, facts)
     redeemed = await copy_facts(connection, REDEMPTIONS, facts)

@@ -654,7 +654,7 @@ def _inclusion(row: asyncpg.Record) -> Inclusion | None:
 
 
 def _gas_cost(row: asyncpg.Record) -> GasCost | None:
-    """Returns None for a mint that was indexed before its receipt was read."""
+    """Return None for a mint that was indexed before its receipt was read."""
     attempt = row["mined_attempt"]
     if attempt is None:
         return None

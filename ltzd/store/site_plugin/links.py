@@ -122,7 +122,7 @@ async def open_codes(connection: Connection, subject: str) -> OpenCodes:
 
 
 async def add_code(connection: Connection, new: NewCode) -> datetime | None:
-    """Returns the code's expiry, or None if another code has this hash or has had it."""
+    """Return the code's expiry, or None if another code has this hash or has had it."""
     expires_at: datetime | None = await connection.fetchval(
         """
         INSERT INTO site_link_codes (code_hash, brand_id, host, subject, wallets, daily_allowance,
@@ -300,7 +300,7 @@ async def clear_ended_link(connection: Connection, member: Member) -> None:
 
 
 async def end_member_link(connection: Connection, member: Member) -> bool:
-    """Returns whether there was a link."""
+    """Return whether there was a link."""
     ended = await connection.fetchval(
         """
         UPDATE site_members m

@@ -80,7 +80,7 @@ class DnsServer:
         return DnsPolicy((_HOST,), self._port)
 
     async def set_txt(self, name: str, values: list[str]) -> None:
-        """Sets a default; does nothing if the control endpoint has set this name."""
+        """Set a default; does nothing if the control endpoint has set this name."""
         assert self._store is not None, "the sandbox has not started"
         await self._store.set(name_of(name), tuple(values), "start")
 
@@ -98,7 +98,7 @@ class DnsServer:
         return json_reply({"name": name.to_text(omit_final_dot=True), "txt": values})
 
     async def reply(self, raw: bytes, max_bytes: int) -> bytes | None:
-        """Returns the answer, or None for no answer.
+        """Return the answer, or None for no answer.
 
         `max_bytes` 0 takes the limit of the query's own EDNS payload size.
         """
@@ -179,7 +179,7 @@ class _Datagrams(asyncio.DatagramProtocol):
 
 
 def _remembered_port(file: Path) -> int:
-    """Returns the port of the last start, or 0."""
+    """Return the port of the last start, or 0."""
     try:
         return int(file.read_text())
     except (OSError, ValueError):

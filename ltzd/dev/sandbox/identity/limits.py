@@ -34,7 +34,7 @@ class UserLimit:
         return json_reply({"usersPerMinute": self._limit})
 
     def refusal(self) -> web.Response | None:
-        """Counts one more user and returns None, or returns the 429."""
+        """Count one more user and return None, or return the 429."""
         now = time.monotonic()
         while self._created_at and self._created_at[0] <= now - _WINDOW_SECONDS:
             self._created_at.popleft()

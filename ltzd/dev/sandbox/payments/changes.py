@@ -58,7 +58,7 @@ def refunded(
     reason: str | None = None,
     metadata: dict[str, str] | None = None,
 ) -> Change:
-    """Appends a refund of `amount`, by default of all that is not refunded yet."""
+    """Append a refund of `amount`, by default of all that is not refunded yet."""
     payment = _settled_payment(session)
     if session.dispute is not None:
         raise ProviderError(f"{payment.charge_id} has been charged back.", code="charge_disputed")

@@ -71,7 +71,7 @@ class PaymentControl:
         return payment_changes.completed(session, now, is_paid=status == "paid")
 
     async def _reply(self, session: SandboxSession, change: Change | None) -> web.Response:
-        """Applies the change; without one, sends the events of the last change again."""
+        """Apply the change; without one, send the events of the last change again."""
         if change is None:
             events = await self._operations.resend(session)
         else:
@@ -97,7 +97,7 @@ class PaymentControl:
 
 
 def _one_of(body: Body, name: str, choices: tuple[str, ...]) -> str:
-    """Returns the field's value; the first choice is the default."""
+    """Return the field's value; the first choice is the default."""
     value = body.get(name, choices[0])
     if not isinstance(value, str) or value not in choices:
         raise BadInputError(name, f"must be one of {', '.join(choices)}")

@@ -30,7 +30,7 @@ class PaymentOperations:
         cause: dict[str, object] = NO_REQUEST,
         reply: KeptReply | None = None,
     ) -> tuple[SignedEvent, ...]:
-        """Stores the change and starts sending its events; returns once the change is on disk.
+        """Store the change and start sending its events; returns once the change is on disk.
 
         The session must not have changed since the caller computed the change: the caller awaits
         nothing in between.
@@ -42,7 +42,7 @@ class PaymentOperations:
         return events
 
     async def resend(self, session: SandboxSession) -> tuple[SignedEvent, ...]:
-        """Sends the events of the session's payment again, as the provider may do."""
+        """Send the events of the session's payment again, as the provider may do."""
         await self.sessions.saved(session)
         events = self.sessions.completion_events(session.id)
         self._sender.send(events)

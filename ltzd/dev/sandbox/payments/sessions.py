@@ -157,17 +157,17 @@ class SessionStore:
         self._index(step, sequence)
 
     async def saved(self, session: SandboxSession) -> SandboxSession:
-        """Returns the session once it is on disk."""
+        """Return the session once it is on disk."""
         await self._journal.wait_durable(self._sequences[session.id])
         return session
 
     def mark_delivered(self, event: SignedEvent) -> None:
-        """Records a delivery without waiting; after a kill -9 the event may be sent again."""
+        """Record a delivery without waiting; after a kill -9 the event may be sent again."""
         if self._undelivered.pop(event.id, None) is not None:
             self._journal.append({"kind": "delivered", "event": event.id})
 
     def apply_record(self, record: Record) -> None:
-        """Applies one record of the journal at the start."""
+        """Apply one record of the journal at the start."""
         if record["kind"] == "delivered":
             self._undelivered.pop(str(record["event"]), None)
         else:
