@@ -113,7 +113,7 @@ class NodeClient:
         self.url = url
         self._limits = limits or NodeLimits(node_name(url))
         self._sender = CallSender(transport, self._limits, policy, secrets_of(url))
-        self._gathering: Batcher[RpcCall, Any] = Batcher(self.batch)
+        self._batcher: Batcher[RpcCall, Any] = Batcher(self.batch)
         self._traits = NodeTraits()
 
     async def call(self, method: str, *params: object) -> Any:
@@ -144,7 +144,7 @@ class NodeClient:
 
         Costs a tenth of `call` if many tasks call. Raises NodeUnavailable, RpcError.
         """
-        return await self._gathering.ask((method, params))
+        return await self._batcher.ask((method, params))
 
     def pinned(self) -> RpcClient:
         return self

@@ -24,7 +24,7 @@ from ltzd.values import Address, Hash32, address_of, hash_of, hex_of
 BlockRef: TypeAlias = Header | int | str
 """A block by its header, which names exactly that block (EIP-1898), by height, or by tag."""
 
-_MARKET: Sequence[RpcCall] = (
+_GAS_PRICE_CALLS: Sequence[RpcCall] = (
     ("eth_feeHistory", ("0x1", "latest", [])),
     ("eth_maxPriorityFeePerGas", ()),
 )
@@ -436,13 +436,13 @@ class Node:
         """
         if head.base_fee is None:
             return await self._price_without_base_fee()
-        history, tip = await self._rpc.batch(_MARKET)
+        history, tip = await self._rpc.batch(_GAS_PRICE_CALLS)
         return await self._price(head.base_fee, history, tip)
 
     async def current_gas_price(self) -> GasPrice:
         """As `gas_price` for the newest block, in one batch with it."""
         head, history, tip = await self._rpc.batch(
-            [("eth_getBlockByNumber", ("latest", False)), *_MARKET]
+            [("eth_getBlockByNumber", ("latest", False)), *_GAS_PRICE_CALLS]
         )
         header = typed.newest_header_of(head)
         if header.base_fee is None:

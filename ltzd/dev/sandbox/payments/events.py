@@ -39,7 +39,7 @@ class _Delivery:
 
 
 class EventSender:
-    """Events without an address, or after `stop`, wait in the book that keeps them."""
+    """Events without an address, or after `stop`, wait in the store that keeps them."""
 
     def __init__(self, signing_secret: str, mark_delivered: Callable[[SignedEvent], None]) -> None:
         self._signing_secret = signing_secret
