@@ -28,7 +28,7 @@ from ltzd.errors import (
 )
 from ltzd.providers.checkouts import CheckoutPage, PaymentProviderAccess
 from ltzd.rules.payments.provider_events import (
-    Dispute,
+    PaymentDispute,
     PaymentRefund,
     RefundedCharge,
     RefundFailed,
@@ -247,7 +247,7 @@ class Payments:
         match event:
             case SessionPaid():
                 await self._mint_told(event.session_id)
-            case PaymentRefund() | RefundedCharge() | Dispute():
+            case PaymentRefund() | RefundedCharge() | PaymentDispute():
                 await self._reverse(event)
             case RefundFailed():
                 await self._report_failed_refund(event)
@@ -266,7 +266,7 @@ class Payments:
             telemetry.PAYMENTS_NOT_MINTED.labels(reason).inc()
             log.error("payment.not_minted", session=session_id, reason=reason)
 
-    async def _reverse(self, event: PaymentRefund | RefundedCharge | Dispute) -> None:
+    async def _reverse(self, event: PaymentRefund | RefundedCharge | PaymentDispute) -> None:
         async with transaction(self._pool) as connection:
             await payments.lock_intent(connection, event.payment_intent_id)
             known = await payments.refunds_of(connection, event.payment_intent_id)

@@ -79,7 +79,7 @@ class RateLimits:
         self._exhausted: OrderedDict[bytes, _Exhausted] = OrderedDict()
 
     async def __aenter__(self) -> Self:
-        """Pings Redis, so that a wrong address is logged at the start."""
+        """Ping Redis, so that a wrong address is logged at the start."""
         if self._redis is not None:
             try:
                 await self._redis.ping()

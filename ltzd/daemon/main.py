@@ -304,7 +304,7 @@ def _servers(
             on_listening=_setter(is_listening),
             tls=tls_context(certificate),
             draining=None if is_dev else daemon.state.draining,
-            hurry=stop_now,
+            stop_now=stop_now,
         )
         servers.append((server, is_listening))
     return servers

@@ -30,7 +30,7 @@ class RedemptionRecheck:
         self._blocks = wakeups.subscribe(BLOCKS)
 
     async def run(self) -> None:
-        """Rechecks after every block, until cancelled."""
+        """Recheck after every block, until cancelled."""
         outage = Outage("redemptions.not_rechecked", "redemptions.rechecked_again")
         while True:
             try:

@@ -78,7 +78,7 @@ async def _unlocked_accounts(rpc: Rpc) -> list[str]:
 async def ensure_deployed(
     data_dir: Path, rpc: Rpc, chain_id: int, genesis: Hash32, admin: Signer, terms: DeploymentTerms
 ) -> Deployment:
-    """Deploys the contracts that the chain lacks and records all of them in the data directory."""
+    """Deploy the contracts that the chain lacks and record all of them in the data directory."""
     file = data_dir / _NAME
     deployment = deployed_file.read_dev_file(file, chain_id)
     if deployment is None or (deployment.chain_id, deployment.genesis) != (chain_id, genesis):
@@ -92,7 +92,7 @@ async def ensure_deployed(
         mode=SendMode(
             # High enough for a full dev chain, whose fees climb without bound.
             fees=FeePolicy(cap=_TRANSFER_WEI),
-            is_hurried=True,
+            sends_at_once=True,
             poll_seconds=_POLL_SECONDS,
             timeout_seconds=_RECEIPT_SECONDS,
         ),

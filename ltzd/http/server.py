@@ -32,8 +32,8 @@ QUIET_SECONDS = 1.0
 CLIENT_SECONDS = 6.0
 """How long a server that stops waits for the rest of a request, and for a client that does not read
 its answer. Requests that are being answered have the app's grace."""
-HURRIED_SECONDS = 6.0
-"""How long a server that stops in a hurry waits for requests in flight."""
+STOP_NOW_SECONDS = 6.0
+"""How long a server that stops at once waits for requests in flight."""
 TLS_SHUTDOWN_SECONDS = 2.0
 """How long closing a TLS connection waits for the client's close_notify."""
 
@@ -50,12 +50,12 @@ async def serve(  # noqa: PLR0913 (where, three events of a life, and TLS)
     tls: ssl.SSLContext | None = None,
     tls_handshake_seconds: float = 10.0,
     draining: asyncio.Event | None = None,
-    hurry: asyncio.Event | None = None,
+    stop_now: asyncio.Event | None = None,
 ) -> None:
     """Serve until `stop` is set, then wait for requests in flight for at most the app's grace, and
     for clients for at most CLIENT_SECONDS of it.
 
-    Once `hurry` is set, the server waits for HURRIED_SECONDS more at most.
+    Once `stop_now` is set, the server waits for STOP_NOW_SECONDS more at most.
 
     Once `draining` is set, each response ends its connection while new connections are still
     accepted: set it some seconds before `stop`, and reverse proxies send nothing more on a
@@ -87,7 +87,7 @@ async def serve(  # noqa: PLR0913 (where, three events of a life, and TLS)
             server.server.close()
             grace_seconds = getattr(app.ctx, "grace_seconds", 0.0)
             if stop.is_set():
-                await _drain(server.connections, grace_seconds, hurry or asyncio.Event())
+                await _drain(server.connections, grace_seconds, stop_now or asyncio.Event())
             for connection in tuple(server.connections):
                 connection.abort()
             for connection in app.ctx.connection_limit.all():
@@ -193,24 +193,24 @@ async def _finish_quiet_connections(connections: Iterable[Any]) -> None:
         await asyncio.sleep(CLOSE_POLL_SECONDS)
 
 
-async def _drain(connections: set[Any], grace_seconds: float, hurry: asyncio.Event) -> None:
+async def _drain(connections: set[Any], grace_seconds: float, stop_now: asyncio.Event) -> None:
     """Close idle connections now, and busy ones after their response; return when time is up.
 
     Connections whose client makes the server wait are ended after CLIENT_SECONDS.
     """
     begun_at = loop_time()
     deadline = begun_at + grace_seconds
-    hurried_deadline: float | None = None
+    is_cut_short = False
     late: set[Any] = set()
     _close_idle(tuple(connections))
-    while connections and loop_time() < (hurried_deadline or deadline):
+    while connections and loop_time() < deadline:
         # Sanic has no event for the end of a connection.
         await asyncio.sleep(CLOSE_POLL_SECONDS)
         _close_idle(tuple(connections))
         if loop_time() >= begun_at + CLIENT_SECONDS:
             late = _end_late(connections, late)
-        if hurry.is_set() and hurried_deadline is None:
-            hurried_deadline = min(deadline, loop_time() + HURRIED_SECONDS)
+        if stop_now.is_set() and not is_cut_short:
+            deadline, is_cut_short = min(deadline, loop_time() + STOP_NOW_SECONDS), True
 
 
 def _end_late(connections: Iterable[Any], late: set[Any]) -> set[Any]:

@@ -81,7 +81,7 @@ class Audit:
         """Nodes in a row that did not answer for the next range."""
 
     async def run(self, epoch: int) -> None:
-        """Audits until the term is over, or until cancelled. Begins after a pause."""
+        """Audit until the term is over, or until cancelled. Begins after a pause."""
         self._searched_number, self._unexplained = 0, frozenset()  # A rebuild may end a term.
         try:
             await self._run(epoch)

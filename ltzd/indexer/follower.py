@@ -201,7 +201,7 @@ class Follower:
             raise errors.exceptions[0] from errors
 
     async def _run_audit(self) -> None:
-        """Audits the live index; fresh tables have just been read, and are audited once live."""
+        """Audit the live index; fresh tables have just been read, and are audited once live."""
         if not self._policy.is_rebuild:
             await self._audit.run(self._epoch)
 

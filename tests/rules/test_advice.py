@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import pytest
 
 from ltzd.rules.checks import advice
-from ltzd.rules.checks.advice import MintBucket
+from ltzd.rules.checks.advice import WalletMintLimit
 from ltzd.rules.checks.clocks import BlockSighting, is_regular, judge_newest, judge_second_reading
 from ltzd.rules.checks.findings import Finding, Level
 
-BUCKET = MintBucket("0xabc", 1000, 43_200)
+LIMIT = WalletMintLimit("0xabc", 1000, 43_200)
 
 
 def levels(findings: Iterable[Finding]) -> list[str]:
@@ -17,9 +17,9 @@ def levels(findings: Iterable[Finding]) -> list[str]:
 
 
 def test_budgets_above_the_mint_limits_are_warned_of() -> None:
-    assert levels(advice.on_mint_limits([BUCKET], {"shop": 2000})) == ["ok"]
-    assert levels(advice.on_mint_limits([BUCKET], {"shop": 2001})) == ["warning"]
-    assert levels(advice.on_mint_limits([BUCKET], {"shop": 0})) == ["warning"]
+    assert levels(advice.on_mint_limits([LIMIT], {"shop": 2000})) == ["ok"]
+    assert levels(advice.on_mint_limits([LIMIT], {"shop": 2001})) == ["warning"]
+    assert levels(advice.on_mint_limits([LIMIT], {"shop": 0})) == ["warning"]
     assert levels(advice.on_mint_limits([], {"shop": 5})) == []
 
 

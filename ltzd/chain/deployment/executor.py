@@ -57,12 +57,12 @@ _REFUSALS = frozenset(
 class SendMode:
     """How transactions are sent.
 
-    `is_hurried` sends everything at once with estimated gas limits: right for a dev chain, where
+    `sends_at_once` sends everything at once with estimated gas limits: right for a dev chain, where
     gas is free and each wait costs a block. `timeout_seconds` bounds the wait for receipts.
     """
 
     fees: FeePolicy = FeePolicy()  # noqa: RUF009 - it is frozen
-    is_hurried: bool = False
+    sends_at_once: bool = False
     poll_seconds: float = 0.5
     timeout_seconds: float = 300.0
 
@@ -101,7 +101,7 @@ class DeploymentExecutor:
         self._height = 0
 
     async def run(self, before: Deployment) -> Deployment:
-        """Deploys what is missing and returns the whole deployment.
+        """Deploy what is missing and return the whole deployment.
 
         Raises Misconfigured, FileRejected, Unavailable; the same call later continues.
         """
@@ -243,12 +243,12 @@ class DeploymentExecutor:
         self._refuse_foreign_admin(view, steps)
         fees = await self._fees()
         self._refuse_poverty(view, steps, fees, await L1CostReader(self._node).read())
-        hurried = self._mode.is_hurried
-        now = steps if hurried else [step for step in steps if is_ready(step, view.states)]
+        at_once = self._mode.sends_at_once
+        now = steps if at_once else [step for step in steps if is_ready(step, view.states)]
         sent = []
         for nonce, step in enumerate(now, view.nonce):
             assert step.nonce in {None, nonce}, "creations come first, with the nonces in line"
-            gas_limit = step.gas_limit if hurried else await self._gas_limit(step)
+            gas_limit = step.gas_limit if at_once else await self._gas_limit(step)
             signed = self._sign(deployment.chain_id, nonce, step, gas_limit, fees)
             self._report(step.description)
             await self._publish(signed)

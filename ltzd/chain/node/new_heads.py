@@ -204,7 +204,7 @@ class _HeadSocket:
         self._deadline.reschedule(min(until or float("inf"), loop_time() + patience))
 
     async def _listen(self) -> None:
-        """Announces heads. Raises _SocketLost, and aiohttp's errors if there is no connection."""
+        """Announce heads. Raises _SocketLost, and aiohttp's errors if there is no connection."""
         async with open_socket(
             self._url,
             connect_seconds=self._policy.connect_seconds,

@@ -134,7 +134,7 @@ class Member:
         return 0.0 if probe_at is None else max(0.0, probe_at - self._clock())
 
     async def measured(self, answer: Awaitable[Answer]) -> Answer:
-        """Awaits a request to this node and learns from its end. Raises NodeUnavailable."""
+        """Await a request to this node and learn from its end. Raises NodeUnavailable."""
         begun = self._clock()
         self.in_flight += 1
         try:

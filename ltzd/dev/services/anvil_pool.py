@@ -40,7 +40,7 @@ class _Node:
 
 
 async def requeue_stranded(rpc_url: str) -> None:
-    """Requeues stranded transactions until cancelled; keeps polling a node that does not answer."""
+    """Requeue stranded transactions until cancelled; keeps polling a node that does not answer."""
     timeout = aiohttp.ClientTimeout(total=30)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         node = _Node(session, rpc_url)
@@ -54,7 +54,7 @@ async def requeue_stranded(rpc_url: str) -> None:
 
 
 async def _requeue(node: _Node, suspects: set[tuple[str, int]]) -> set[tuple[str, int]]:
-    """Requeues the senders that were suspects before too; returns the new suspects."""
+    """Requeue the senders that were suspects before too; returns the new suspects."""
     status = await node.call("txpool_status")
     if not isinstance(status, dict) or int(status["queued"], 16) == 0:
         return set()

@@ -22,7 +22,7 @@ from ltzd.concurrency.clock import Clock
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.calls import IdentityCalls, IdentityPolicy
 from ltzd.providers.identity.links import LinkedAccountCache
-from ltzd.providers.identity.signing import WalletSigner
+from ltzd.providers.identity.signing import TypedDataSigner
 from ltzd.providers.identity.users import IdentityUser, UserDirectory, UserProfile
 from ltzd.providers.outbound.http_client import AsyncCloseable
 from ltzd.providers.outbound.retries import TransientFailure
@@ -45,7 +45,7 @@ class IdentityClient(AsyncCloseable):
         self._directory_calls = IdentityCalls(policy)
         self._users = UserDirectory(policy, self._directory_calls)
         self._links = LinkedAccountCache(policy, self._calls, clock)
-        self._signer = WalletSigner(policy, self._calls)
+        self._signer = TypedDataSigner(policy, self._calls)
         self._last_ping_fault: str | None = None
 
     async def close(self) -> None:

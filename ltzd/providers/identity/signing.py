@@ -39,7 +39,7 @@ _KEY_PREFIX = "wallet-auth:"
 _log = structlog.get_logger(__name__)
 
 
-class WalletSigner:
+class TypedDataSigner:
     def __init__(self, policy: IdentityPolicy, calls: IdentityCalls) -> None:
         """Raises Misconfigured."""
         self._app_id = policy.app_id

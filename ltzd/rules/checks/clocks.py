@@ -65,7 +65,7 @@ def judge_newest(block: BlockSighting, node: str) -> Finding | None:
 def judge_second_reading(
     first: BlockSighting, second: BlockSighting, block_seconds: float, node: str
 ) -> Finding:
-    """Judges by a later answer of the same node; `block_seconds` is the mean between blocks."""
+    """Judge by a later answer of the same node; `block_seconds` is the mean between blocks."""
     grown = second.number - first.number
     expected = (second.seen_at - first.seen_at) / max(block_seconds, 0.1)
     if grown <= 0:

@@ -157,7 +157,7 @@ class DnsServer:
         raise Misconfigured("The sandbox's name server finds no free port.")
 
     async def _bind(self, port: int) -> int:
-        """Binds TCP and UDP to one port; 0 takes a free one. Returns the port."""
+        """Bind TCP and UDP to one port; 0 takes a free one. Returns the port."""
         self._tcp = await asyncio.start_server(self._serve_connection, _HOST, port)
         port = self._tcp.sockets[0].getsockname()[1]
         try:

@@ -73,7 +73,7 @@ class PayPages:
         return pages.page(title, *parts, form_action=_ANY_FORM_ACTION)
 
     async def _pay(self, session: SandboxSession) -> web.Response:
-        """Pays unless the session is paid already, then redirects to the shop."""
+        """Pay unless the session is paid already, then redirect to the shop."""
         now = time.time()
         if session.status == "complete" and session.payment_status == "unpaid":
             await self._operations.apply(payment_changes.settled(session))
@@ -83,7 +83,7 @@ class PayPages:
         return _see_other(session.success_url.replace("{CHECKOUT_SESSION_ID}", session.id))
 
     async def _cancel(self, session: SandboxSession) -> web.Response:
-        """Redirects to the shop; the session stays open, so that the payer may come back."""
+        """Redirect to the shop; the session stays open, so that the payer may come back."""
         if session.status != "open" or session.cancel_url is None:
             return pages.notice(409, "Nothing to cancel", f"This payment is {session.status}.")
         return _see_other(session.cancel_url)

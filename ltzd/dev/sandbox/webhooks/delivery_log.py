@@ -100,7 +100,7 @@ class DeliveryLog:
             self._deliveries[number] = replace(self._deliveries[number], status=status)
 
     async def _compact(self) -> None:
-        """Rewrites the journal; closing the old one completes all writes that are waited for."""
+        """Rewrite the journal; closing the old one completes all writes that are waited for."""
         await self._open_journal().close()
         records: list[Record] = [
             {"kind": _CAME, "number": number, "delivery": asdict(delivery)}
