@@ -112,7 +112,7 @@ class Audit:
                 await self._rest(begun)
 
     def end_range(self) -> None:
-        """Requests a comparison of totals: a range of settled blocks was just committed."""
+        """Request a comparison of totals: a range of settled blocks was just committed."""
         self._range_end.set()
 
     async def step(self, epoch: int) -> bool:

@@ -199,7 +199,7 @@ class Rebuilder:
             await orders.note_error(connection, rebuild.id, error)
 
     async def _continue(self, rebuild: Rebuild) -> None:
-        """Does what the state asks for; returns when the state may have changed."""
+        """Do what the state asks for; returns when the state may have changed."""
         if rebuild.state == "swapped":
             await self._reconcile(rebuild)
             await self._drop_replaced(rebuild)

@@ -16,7 +16,7 @@ from ltzd.errors import NodeUnavailable
 from ltzd.store.operator import lane_views
 from ltzd.store.operator.lane_views import LaneView
 from ltzd.store.operator.wallets import WalletState
-from ltzd.values import Address, checksummed, iso
+from ltzd.values import Address, checksummed, iso, iso_or_none
 
 _NODE_SECONDS = 10.0
 
@@ -103,8 +103,8 @@ def as_object(lane: LaneView, wallets: dict[Address, WalletOnChain]) -> dict[str
         "oldestTransaction": lane.oldest,
         "oldestSeconds": None if lane.oldest_seconds is None else round(lane.oldest_seconds, 1),
         "pausedFor": lane.paused_for,
-        "pausedSince": None if lane.paused_since is None else iso(lane.paused_since),
-        "pausedByHandSince": None if lane.by_hand_since is None else iso(lane.by_hand_since),
+        "pausedSince": iso_or_none(lane.paused_since),
+        "pausedByHandSince": iso_or_none(lane.by_hand_since),
         "pausedByHandReason": lane.by_hand_reason,
     }
 

@@ -21,7 +21,7 @@ from ltzd.rules.database_urls import each_server
 from ltzd.rules.domains.names import is_ip_address
 from ltzd.rules.oauth.accounts import OAuthProvider
 from ltzd.secret_files import read_checked, read_secret
-from ltzd.values import Address, address_of, checksummed
+from ltzd.values import Address, address_of, has_right_case
 
 Role = Literal["http", "operator", "indexer", "deliveries"]
 ROLES: tuple[Role, ...] = ("http", "operator", "indexer", "deliveries")
@@ -164,11 +164,7 @@ def _address(value: object) -> object:
     if not isinstance(value, str):
         return value
     address = address_of(value)
-    digits = value[2:]
-    if (
-        not (digits.islower() or digits.isupper() or digits.isdigit())
-        and checksummed(address) != value
-    ):
+    if not has_right_case(value):
         raise ValueError("must be an address whose checksum (the letters' case) is right")
     return address
 

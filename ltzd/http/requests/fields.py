@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from ltzd.errors import InvalidFields
 from ltzd.rules.domains.names import MAX_LENGTH, MAX_URL_LENGTH, normal_domain, url_host
-from ltzd.values import address_of, checksummed
+from ltzd.values import has_right_case
 
 email_validator.SPECIAL_USE_DOMAIN_NAMES.clear()
 """The library's switch to accept special-use domains: only the form is checked here."""
@@ -105,9 +105,7 @@ def address(text: str) -> str:
     """Return the text unchanged. Letters of both cases must be a correct EIP-55 checksum."""
     if not ADDRESS.fullmatch(text):
         raise field_error("must be an address, 0x and 40 hex digits")
-    digits = text[2:]
-    has_checksum = digits not in {digits.lower(), digits.upper()}
-    if has_checksum and text != checksummed(address_of(text)):
+    if not has_right_case(text):
         raise field_error("must have the right checksum (EIP-55), or letters of one case")
     return text
 
