@@ -17,9 +17,9 @@ from sanic.server.protocols.http_protocol import HttpProtocol
 
 from ltzd.concurrency.clock import loop_time
 from ltzd.errors import Misconfigured
+from ltzd.http.accept_backlog import ignore_new_connections
 from ltzd.http.connections.protocol import BoundedProtocol
 from ltzd.http.connections.tls import TlsHandshakes, TlsProtocol
-from ltzd.http.last_connections import ignore_new_connections
 from ltzd.http.sanic_app import App
 
 BACKLOG = 1024
@@ -81,7 +81,7 @@ async def serve(  # noqa: PLR0913 (where, three events of a life, and TLS)
                 on_listening(listener.getsockname()[1])
             await stop.wait()
             if draining is not None and draining.is_set():
-                await _take_last_connections(listener)
+                await _accept_backlog(listener)
                 await _finish_quiet_connections(server.connections)
         finally:
             server.server.close()
@@ -174,7 +174,7 @@ def _why_unusable(host: str, port: int, error: OSError) -> str:
     )
 
 
-async def _take_last_connections(listener: socket.socket) -> None:
+async def _accept_backlog(listener: socket.socket) -> None:
     with suppress(OSError):
         ignore_new_connections(listener)
         # One turn of the event loop accepts all that wait; handshakes under way need some more.

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import asyncpg
 
-from ltzd.daemon.checks import other_ways
+from ltzd.daemon.checks import pooler_and_replica
 from ltzd.daemon.settings.settings import Settings
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.rules.checks import clocks
@@ -81,7 +81,7 @@ async def _examine(
         if reason is None
         else fault("durability", reason)
     )
-    findings += await other_ways.examine(connection, settings)
+    findings += await pooler_and_replica.examine(connection, settings)
     facts = await start_facts.read(connection)
     findings.append(clocks.judge_database(time.time(), facts.now.timestamp()))
     findings.append(_schema(facts, settings))
