@@ -131,16 +131,13 @@ class ColdWallet:
                 "try again later."
             )
         return self._signer.sign(
-            UnsignedTransaction(
+            UnsignedTransaction.with_fees(
+                fees,
                 chain_id=chain_id,
                 nonce=nonce,
-                max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
-                max_fee_per_gas=fees.max_fee_per_gas,
                 gas_limit=await self._gas_limit(to, data),
                 to=to,
-                value=0,
                 data=data,
-                is_legacy=fees.is_legacy,
             )
         )
 

@@ -307,16 +307,13 @@ class DeploymentExecutor:
         self, chain_id: int, nonce: int, step: Step, gas_limit: int, fees: Fees
     ) -> SignedTransaction:
         return self._signer.sign(
-            UnsignedTransaction(
+            UnsignedTransaction.with_fees(
+                fees,
                 chain_id=chain_id,
                 nonce=nonce,
-                max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
-                max_fee_per_gas=fees.max_fee_per_gas,
                 gas_limit=gas_limit,
                 to=Address(b"") if step.to is None else step.to,
-                value=0,
                 data=step.data,
-                is_legacy=fees.is_legacy,
             )
         )
 
