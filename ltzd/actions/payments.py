@@ -115,7 +115,7 @@ class Payments:
         self._capacity = capacity
         self._hash_wait_seconds = hash_wait_seconds
 
-    # --- checkout -------------------------------------------------------------------------------
+    # Checkout
 
     async def open_checkout(self, request: CheckoutRequest) -> CheckoutPage:
         """Raises the narrowest Refused or Unavailable."""
@@ -153,7 +153,7 @@ class Payments:
             raise PaymentsUnavailable("No payment provider is configured")
         return await self._provider.client()
 
-    # --- minting --------------------------------------------------------------------------------
+    # Minting
 
     async def mint(self, session_id: str) -> MintedPayment:
         """Raises PaymentRefused, and Unavailable while the same request may succeed later."""
@@ -234,7 +234,7 @@ class Payments:
             raise MintPending("The payment's mint is not published yet")
         return hash_
 
-    # --- the provider's events ------------------------------------------------------------------
+    # The provider's events
 
     async def process_event(self, raw: bytes, signature: str | None) -> None:
         """Apply a webhook event of the provider; its effect is committed when this returns.

@@ -179,7 +179,7 @@ class SiteRedemptions:
             "Other transactions of this wallet have used its permit nonce again and again"
         )
 
-    # --- beginning ------------------------------------------------------------------------------
+    # Beginning
 
     async def _find_or_begin(self, order: _Order) -> SiteRedemption:
         """Return the redemption to join, or a new one after every check that needs no relay."""
@@ -237,7 +237,7 @@ class SiteRedemptions:
     async def _joinable(self, connection: Connection, order: _Order) -> SiteRedemption | None:
         return await site_redemptions.find_joinable(connection, order.member, order.perk_id)
 
-    # --- continuing, one redemption of a wallet at a time in this process -----------------------
+    # Continuing, one redemption of a wallet at a time in this process
 
     async def _continue(self, order: _Order, redemption_id: UUID) -> RedeemedPerk | None:
         """Continue the redemption from its recorded state; return None to begin again."""

@@ -77,7 +77,7 @@ async def _find(target: Target, text: str) -> TransactionView:
         return await find_transaction(connection, text)
 
 
-# --- JSON -------------------------------------------------------------------------------------
+# JSON
 
 
 def summary_object(tx: TransactionSummary) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def request_object(request: TransactionRequest) -> dict[str, Any]:
     }
 
 
-# --- tables -----------------------------------------------------------------------------------
+# Tables
 
 
 def _table(listed: Sequence[TransactionSummary]) -> Table:

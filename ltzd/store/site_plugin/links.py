@@ -84,7 +84,7 @@ class Link:
     expires_at: datetime
 
 
-# --- codes ----------------------------------------------------------------------------------------
+# Codes
 
 
 async def lock_owner(connection: Connection, subject: str) -> None:
@@ -179,7 +179,7 @@ def _link_id(code_hash: bytes) -> UUID:
     return UUID(bytes=code_hash[:16])
 
 
-# --- making links -----------------------------------------------------------------------------
+# Making links
 
 
 async def lock_member(connection: Connection, member: Member) -> LockedMember | None:
@@ -277,7 +277,7 @@ async def made_by(connection: Connection, member: Member, code: LockedCode) -> L
     return None if row is None else Link(*row)
 
 
-# --- ending links -----------------------------------------------------------------------------
+# Ending links
 
 
 async def clear_ended_link(connection: Connection, member: Member) -> None:
