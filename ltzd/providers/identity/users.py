@@ -92,9 +92,9 @@ class UserDirectory:
             return IdentityUser(user.subject, user.wallet)
 
     async def _find(self, query: UserQuery, deadline: float) -> ProviderUser | None:
-        if query.look_up is None:
+        if query.lookup is None:
             return None
-        path, body = query.look_up
+        path, body = query.lookup
         response = await self._calls.send("POST", f"/v1/users/{path}", body, deadline=deadline)
         if response.status == 404:
             return None
