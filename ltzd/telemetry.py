@@ -50,7 +50,7 @@ def _histogram(
     return Histogram(name, help_text, labels, registry=REGISTRY, buckets=buckets)
 
 
-# Http
+# HTTP
 
 HTTP_REQUEST_SECONDS = _histogram(
     "ltzd_http_request_seconds", "From a request's head to its answer", "route", "status"

@@ -71,7 +71,7 @@ class TopUpSigner(LaneWork):
         return True
 
     async def sign_next(self, at_least: int = 1) -> int:
-        fees = self._guard.fees()
+        fees = self._guard.fees_or_pause()
         if fees is None or not self._balances:
             return 0
         lane = self._context.lane
