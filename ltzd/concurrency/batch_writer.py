@@ -138,7 +138,7 @@ class BatchWriter(Generic[Item, Answer]):
         retried = [
             pending
             for pending, answer in zip(batch, answers, strict=True)
-            if not self._is_answered(pending, answer)
+            if not self._answer(pending, answer)
         ]
         self._make_ready(batch, retried)
 
@@ -163,9 +163,7 @@ class BatchWriter(Generic[Item, Answer]):
                 self._ready.append(pending.key)
             self._wake_one()
 
-    def _is_answered(
-        self, pending: _Pending[Item, Answer], answer: Answer | Exception | Retry
-    ) -> bool:
+    def _answer(self, pending: _Pending[Item, Answer], answer: Answer | Exception | Retry) -> bool:
         """Answer the caller; return False if the item is to be retried instead."""
         if not isinstance(answer, Retry):
             complete(pending.future, answer)

@@ -148,7 +148,7 @@ class Audit:
             self._silent_witnesses += 1
             raise
         self._silent_witnesses = 0
-        if not await self._is_settled(epoch, check):
+        if not await self._correct(epoch, check):
             return False
         if is_single:
             await self._compare_blocks(epoch, node, first, check.last, records=True)
@@ -166,7 +166,7 @@ class Audit:
         witness = witnesses[self._silent_witnesses % len(witnesses)]
         return witness, witness is node
 
-    async def _is_settled(self, epoch: int, check: RangeCheck) -> bool:
+    async def _correct(self, epoch: int, check: RangeCheck) -> bool:
         """Correct what a check has found; returns whether the audit can go on after its blocks."""
         for kind, count in check.counts().items():
             telemetry.AUDIT_FINDINGS.labels(kind).inc(count)
@@ -190,7 +190,7 @@ class Audit:
         for number in numbers:
             check = await self._repair.check_blocks(node, [number], number, number)
             has_found |= bool(check.differences)
-            while not await self._is_settled(epoch, check):
+            while not await self._correct(epoch, check):
                 await asyncio.sleep(self._policy.second_check_seconds)
                 check = await self._repair.check_blocks(node, [number], number, number)
             together += 1

@@ -225,7 +225,7 @@ class Follower:
         """Stop the index, unless the cause is found and corrected. Raises Unavailable."""
         await self._backfill.forget()
         try:
-            if not isinstance(error, IndexStopped) and await self._self_repair.may_go_on(
+            if not isinstance(error, IndexStopped) and await self._self_repair.attempt(
                 self._node.pinned(), self._epoch, error
             ):
                 return

@@ -42,11 +42,11 @@ class SelfRepair:
         self._attempts = 0
         self._failed_searches = 0
 
-    async def may_go_on(self, node: Node, epoch: int, error: Broken) -> bool:
-        """Whether another attempt is worthwhile: a cause was corrected, or the nodes may answer
-        differently.
+    async def attempt(self, node: Node, epoch: int, error: Broken) -> bool:
+        """Search for the cause and correct it; return whether the indexer should go on.
 
-        Returns after the pause that the next attempt needs. Raises Unavailable.
+        The indexer should go on if a cause was corrected, or if the nodes may answer differently.
+        Returns after the pause that the next step needs. Raises Unavailable.
         """
         async with session(self._pool) as connection:
             cursor = await chains.cursor(connection, self._chain_id)

@@ -86,7 +86,7 @@ class NodeWatch:
                     return
                 node = Node(member.clients[WATCH])
                 head = await member.measured(node.block("latest"))
-                if head is None or not await self._is_honest_lead(member, node, head):
+                if head is None or not await self._check_lead(member, node, head):
                     return
                 # A head that falls may be another chain's.
                 if self._has_fallen(member, head) and not await self._pool.verify(member):
@@ -107,10 +107,11 @@ class NodeWatch:
         before = member.head
         return before is not None and head.number < before.number - self._pool.tolerance_blocks
 
-    async def _is_honest_lead(self, member: Member, node: Node, head: Header) -> bool:
-        """Whether the node can show the block below a head that is far above all others.
+    async def _check_lead(self, member: Member, node: Node, head: Header) -> bool:
+        """Distrust a node that cannot show the block below a head far above all others.
 
-        A node that invents heights would make honest nodes look behind.
+        Return whether the head counts: a node that invents heights would make honest nodes look
+        behind.
         """
         others = [each for each in self._pool.members if each is not member and each.head]
         highest = max((each.head.number for each in others if each.head), default=None)

@@ -241,7 +241,7 @@ def _is_verified(row: Mapping[str, object]) -> bool:
 
 
 def _has_been_used(row: Mapping[str, object]) -> bool:
-    """Its owner has logged in with it, and the row has the time."""
+    """Whether the owner has logged in with the account, and the row has the time."""
     return _is_verified(row) and any(name in row for name in ("latest_verified_at", "lv"))
 
 

@@ -88,5 +88,5 @@ class ClientTokens:
 
 
 def _is_token(text: str) -> bool:
-    """May stand in a header."""
+    """Whether the text may stand in a header."""
     return 0 < len(text) <= _MAX_TOKEN_LENGTH and text.isascii() and text.isprintable()

@@ -116,7 +116,7 @@ def _key(account: OAuthAccount) -> _Key:
 
 
 def _is_about(cached: AccountVerification, account: OAuthAccount) -> bool:
-    """The names do not differ, as far as both are known."""
+    """Whether the names agree, as far as both are known."""
     names = (cached.username, account.username)
     return None in names or is_same_username(account.provider, str(names[0]), str(names[1]))
 

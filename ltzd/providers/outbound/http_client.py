@@ -61,7 +61,7 @@ class HttpResponse:
 
     @property
     def is_transient(self) -> bool:
-        """The same request may succeed later."""
+        """Whether the same request may succeed later."""
         return self.status in {408, 409, 429} or self.status >= 500
 
     @property
@@ -141,7 +141,7 @@ class HttpClient(AsyncCloseable):
         self._is_closed = False
 
     async def close(self) -> None:
-        """Fails requests in flight; every later one raises ClientClosed."""
+        """Fail requests in flight; every later one raises ClientClosed."""
         self._is_closed = True
         if self._session is not None:
             await self._session.close()

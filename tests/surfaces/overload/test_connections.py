@@ -347,7 +347,7 @@ class _HeldConnection:
         self.is_read = self.is_late = True
         self.late_reads += 1
 
-    def is_read_in_time(self) -> None:
+    def mark_in_time(self) -> None:
         self.is_late = False
 
 
