@@ -171,7 +171,7 @@ class RateLimits:
 
     async def _claim(self, names: Sequence[bytes], seconds: int) -> list[bool]:
         are_new = [self._memory.hit(name, seconds).count == 1 for name in names]
-        if self._redis is not None and self._may_try_redis():
+        if self._redis is not None and self._take_attempt():
             try:
                 are_new_there = await self._redis.use_once(names, seconds)
             except FAILURES as error:
@@ -182,7 +182,7 @@ class RateLimits:
         return are_new
 
     async def _count(self, name: bytes, seconds: int) -> WindowCount:
-        if self._redis is None or not self._may_try_redis():
+        if self._redis is None or not self._take_attempt():
             return self._memory.hit(name, seconds)
         try:
             counted = await self._redis.hit(name, seconds)
@@ -192,8 +192,8 @@ class RateLimits:
         self._note_success()
         return counted
 
-    def _may_try_redis(self) -> bool:
-        """While Redis is unavailable, one caller tries it after each pause; others do not wait."""
+    def _take_attempt(self) -> bool:
+        """Take the one attempt of each pause while Redis is away; return whether it was free."""
         if self._retry_at is None:
             return True
         now = time.monotonic()

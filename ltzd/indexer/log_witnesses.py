@@ -154,7 +154,7 @@ class LogWitnesses:
         if deniers:
             self._note_denial(own, deniers)
             return None
-        return own.confirmed() if self._is_patience_over(node, begun) else None
+        return own.confirmed() if self._note_silence(node, begun) else None
 
     def _note_dispute(self, testimonies: Iterable[Testimony], kind: str = LOGS) -> None:
         """Each step asks again: a dispute that lasts is logged once."""
@@ -172,7 +172,8 @@ class LogWitnesses:
         else:
             self._note_dispute([own, *deniers])
 
-    def _is_patience_over(self, node: Node, begun: float) -> bool:
+    def _note_silence(self, node: Node, begun: float) -> bool:
+        """Note that no other node answers; return whether that has lasted for the patience."""
         if self._unwitnessed_since is None:
             self._unwitnessed_since = begun
         waited = self._clock() - self._unwitnessed_since

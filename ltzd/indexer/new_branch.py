@@ -58,7 +58,7 @@ class BranchReader:
         if parts[-1].last[0] == last or _count_facts(parts) >= self._policy.branch_facts:
             self._incomplete = None
             return branch
-        return branch if self._has_waited(fork_hash) else None
+        return branch if self._note_incomplete(fork_hash) else None
 
     async def _read_parts(self, undo: Undo, last: int) -> list[BlockRange]:
         """Ranges that follow the fork and each other, up to block `last` if that can be read.
@@ -79,7 +79,8 @@ class BranchReader:
             number, tip = part.last
         return parts
 
-    def _has_waited(self, fork_hash: Hash32) -> bool:
+    def _note_incomplete(self, fork_hash: Hash32) -> bool:
+        """Note that the branch is incomplete; return whether that has lasted long enough."""
         now = self._clock()
         if self._incomplete is None or self._incomplete[0] != fork_hash:
             self._incomplete = fork_hash, now

@@ -81,11 +81,12 @@ class KeyCache(ABC):
     async def _find(self, name: str, begun: int) -> None:
         """Read until the key is there, or a read that began after the first `begun` lacks it."""
         while name not in self._keys and self._last_read <= begun:
-            if not self._reads and not self._may_read():
+            if not self._reads and not self._take_read():
                 return
             await self._read()
 
-    def _may_read(self) -> bool:
+    def _take_read(self) -> bool:
+        """Take the one read for unknown keys of each pause; return whether the caller may read."""
         if self._failures:
             return True  # Failures have pauses of their own.
         now = self._clock()
