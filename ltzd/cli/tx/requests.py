@@ -163,7 +163,7 @@ def _too_late(tx: TransactionSummary) -> str:
     return f"is settled: {tx.state}, since {iso(tx.settled_at)}" if tx.settled_at else "is settled"
 
 
-# What is printed
+# Output
 
 
 def _as_object(answer: Answer) -> dict[str, Any]:
