@@ -32,7 +32,7 @@ from ltzd.values import checksummed, hex_of
 
 TRANSFERS, BLOCKS, HOLDERS = 200_000, 2_000, 20_000
 _PATIENCE_SECONDS = 600.0
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _SETTINGS = """
 database_url = "{database_url}"
 master_key_file = "{folder}/master.key"
@@ -166,7 +166,7 @@ async def _backfill(chain: TransferChain, url: str) -> Ours:
                     if not started and number >= chain.deployment.first_block:
                         started = perf_counter() - begun
                     peak = max(peak, program.memory_info().rss / MIB)
-                    await asyncio.sleep(_LOOK_SECONDS)
+                    await asyncio.sleep(_POLL_SECONDS)
             seconds, times = perf_counter() - begun, program.cpu_times()
             events = await connection.fetchval("SELECT count(*) FROM transfers")
         finally:

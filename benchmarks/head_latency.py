@@ -29,7 +29,7 @@ _WALLETS = 2
 _FUNDS = 10**20
 _GAS = 200_000
 _MOST_PAUSE_SECONDS = 0.2
-_LOOK_PAUSE_SECONDS = 0.0005
+_POLL_SECONDS = 0.0005
 _PATIENCE_SECONDS = 10.0
 
 
@@ -109,7 +109,7 @@ class _Blocks:
         mining = asyncio.create_task(self._mined())
         async with asyncio.timeout(_PATIENCE_SECONDS):
             while not await self._is_visible(number):  # noqa: ASYNC110 - polls the database
-                await asyncio.sleep(_LOOK_PAUSE_SECONDS)
+                await asyncio.sleep(_POLL_SECONDS)
         visible_at = perf_counter()
         return visible_at - ordered_at, await mining - ordered_at
 

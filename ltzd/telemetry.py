@@ -50,7 +50,7 @@ def _histogram(
     return Histogram(name, help_text, labels, registry=REGISTRY, buckets=buckets)
 
 
-# --- http ---------------------------------------------------------------------------------------
+# HTTP
 
 HTTP_REQUEST_SECONDS = _histogram(
     "ltzd_http_request_seconds", "From a request's head to its answer", "route", "status"
@@ -100,7 +100,7 @@ CERTIFICATE_RENEWALS = _counter(
     "outcome",
 )
 
-# --- actions ------------------------------------------------------------------------------------
+# Actions
 
 EVENTS = _counter("ltzd_actions_events_total", "Events received, by the outcome", "outcome")
 GROUP_COMMIT_ITEMS = _histogram(
@@ -205,7 +205,7 @@ SITE_LINKS = _counter(
     "outcome",
 )
 
-# --- operator -----------------------------------------------------------------------------------
+# Operator
 
 TRANSACTIONS_CREATED = _counter(
     "ltzd_operator_transactions_created_total", "Transactions that were given a nonce", "kind"
@@ -316,7 +316,7 @@ LANE_FAILURES = _counter(
 )
 LANES_PAUSED = _gauge("ltzd_operator_lanes_paused", "Lanes that are paused", "kind", "reason")
 
-# --- leases -------------------------------------------------------------------------------------
+# Leases
 
 LEASE_RENEWALS = _counter(
     "ltzd_lease_renewals_total", "Renewals of leases: `in_time` or `late`", "outcome"
@@ -327,7 +327,7 @@ STUCK_SESSIONS_ENDED = _counter(
 )
 LEASES_LOST = _counter("ltzd_leases_lost_total", "Leases that ended too early", "lease")
 
-# --- indexer ------------------------------------------------------------------------------------
+# Indexer
 
 HEAD_BLOCK = _gauge("ltzd_indexer_head_block", "The newest block that the node reported")
 SYNC_BLOCK = _gauge("ltzd_indexer_sync_block", "The newest block whose facts are stored")
@@ -417,7 +417,7 @@ TOTALS_DIFFER = _gauge(
     "Totals of the contracts that differ from the tables although all blocks were compared",
 )
 
-# --- deliveries ---------------------------------------------------------------------------------
+# Deliveries
 
 WEBHOOK_ATTEMPTS = _counter(
     "ltzd_deliveries_webhook_attempts_total", "Webhooks posted to brands, by the outcome", "outcome"
@@ -480,7 +480,7 @@ SITE_REDEMPTIONS_REVERSED = _counter(
     "Redemptions with a revealed code whose payment has finally failed",
 )
 
-# --- store --------------------------------------------------------------------------------------
+# Store
 
 POOL_CONNECTIONS_IN_USE = _gauge(
     "ltzd_store_pool_connections_in_use", "Database connections of the pool that are in use", "pool"
@@ -507,7 +507,7 @@ REPLICA_UNUSED = _gauge(
     "ltzd_store_replica_unused", "1 while the primary answers in place of the replica"
 )
 
-# --- chain and providers ------------------------------------------------------------------------
+# Chain and providers
 
 RPC_SECONDS = _histogram(
     "ltzd_chain_rpc_request_seconds",
@@ -570,7 +570,7 @@ IDENTITY_KEYS_READ_AT = _gauge(
     "When the identity provider's signing keys were last read",
 )
 
-# --- cache --------------------------------------------------------------------------------------
+# Cache
 
 RATE_LIMIT_HITS = _counter(
     "ltzd_cache_rate_limit_hits_total", "Requests counted by a rate limit", "limit", "outcome"
@@ -581,7 +581,7 @@ REDIS_UNAVAILABLE = _gauge(
     "1 while rate limits are counted in memory because Redis does not answer",
 )
 
-# --- daemon -------------------------------------------------------------------------------------
+# Daemon
 
 BUILD = Info("ltzd_daemon_build", "The running version", registry=REGISTRY)
 CONDITIONS = _gauge(

@@ -80,7 +80,7 @@ def is_on() -> bool:
 
 
 def now() -> int:
-    """Returns 0 while tracing is off: a span's begin is then never read."""
+    """Return 0 while tracing is off: a span's begin is then never read."""
     return 0 if _sink is None else time_ns()
 
 

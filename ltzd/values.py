@@ -74,10 +74,20 @@ def checksummed(address: Address) -> str:
     return "0x" + (text ^ capitals).to_bytes(40, "big").decode()
 
 
+def has_right_case(text: str) -> bool:
+    """Whether the letters of an address in 0x-hex are of one case, or as its checksum (EIP-55)."""
+    digits = text[2:]
+    return digits in {digits.lower(), digits.upper()} or text == checksummed(address_of(text))
+
+
 @lru_cache(maxsize=8_192)
 def iso(at: datetime) -> str:
     """ISO 8601 in UTC with milliseconds, the format of times in every answer."""
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def iso_or_none(at: datetime | None) -> str | None:
+    return None if at is None else iso(at)
 
 
 def reward_reference(reward: UUID, kind: int, seq: int) -> Reference:

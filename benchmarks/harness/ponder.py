@@ -21,7 +21,7 @@ PROJECT = Path(__file__).parents[1] / "peers" / "ponder"
 _SCRIPT = Path(__file__).parents[2] / "scripts" / "with-node"
 _PROGRAM = "node_modules/ponder/dist/esm/bin/ponder.js"
 _PATIENCE_SECONDS = 600.0
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ async def backfill(chain: TransferChain, database_url: str) -> Backfilled:
             while not await _is_ready(session, port):
                 check_alive(process, log)
                 peak = max(peak, program.memory_info().rss / MIB)
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_POLL_SECONDS)
         seconds, times = perf_counter() - begun, program.cpu_times()
     connection = await connect(database_url, "benchmark")
     try:

@@ -28,7 +28,7 @@ from ltzd.errors import (
 )
 from ltzd.providers.checkouts import CheckoutPage, PaymentProviderAccess
 from ltzd.rules.payments.provider_events import (
-    Dispute,
+    PaymentDispute,
     PaymentRefund,
     RefundedCharge,
     RefundFailed,
@@ -115,7 +115,7 @@ class Payments:
         self._capacity = capacity
         self._hash_wait_seconds = hash_wait_seconds
 
-    # --- checkout -------------------------------------------------------------------------------
+    # Checkout
 
     async def open_checkout(self, request: CheckoutRequest) -> CheckoutPage:
         """Raises the narrowest Refused or Unavailable."""
@@ -153,7 +153,7 @@ class Payments:
             raise PaymentsUnavailable("No payment provider is configured")
         return await self._provider.client()
 
-    # --- minting --------------------------------------------------------------------------------
+    # Minting
 
     async def mint(self, session_id: str) -> MintedPayment:
         """Raises PaymentRefused, and Unavailable while the same request may succeed later."""
@@ -234,7 +234,7 @@ class Payments:
             raise MintPending("The payment's mint is not published yet")
         return hash_
 
-    # --- the provider's events ------------------------------------------------------------------
+    # The provider's events
 
     async def process_event(self, raw: bytes, signature: str | None) -> None:
         """Apply a webhook event of the provider; its effect is committed when this returns.
@@ -247,7 +247,7 @@ class Payments:
         match event:
             case SessionPaid():
                 await self._mint_told(event.session_id)
-            case PaymentRefund() | RefundedCharge() | Dispute():
+            case PaymentRefund() | RefundedCharge() | PaymentDispute():
                 await self._reverse(event)
             case RefundFailed():
                 await self._report_failed_refund(event)
@@ -266,7 +266,7 @@ class Payments:
             telemetry.PAYMENTS_NOT_MINTED.labels(reason).inc()
             log.error("payment.not_minted", session=session_id, reason=reason)
 
-    async def _reverse(self, event: PaymentRefund | RefundedCharge | Dispute) -> None:
+    async def _reverse(self, event: PaymentRefund | RefundedCharge | PaymentDispute) -> None:
         async with transaction(self._pool) as connection:
             await payments.lock_intent(connection, event.payment_intent_id)
             known = await payments.refunds_of(connection, event.payment_intent_id)

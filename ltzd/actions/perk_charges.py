@@ -28,6 +28,7 @@ from ltzd.chain.node.node import BlockRef, Node
 from ltzd.chain.node.second_opinions import is_passed_by_others
 from ltzd.chain.node.view import ChainView
 from ltzd.concurrency.batcher import Batcher
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import (
     HolderChanged,
     IdempotencyKeyReused,
@@ -103,6 +104,15 @@ class IndexedHeight(msgspec.Struct, frozen=True):
     final_block: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    """A stored redemption and its relay. `is_new`: this request has stored them."""
+
+    id: UUID
+    relay: int
+    is_new: bool
+
+
 class PerkCharges:
     """`redeem` waits at most `wait_seconds` for its transaction."""
 
@@ -120,7 +130,6 @@ class PerkCharges:
         self._wait_seconds = wait_seconds
         self._pool = context.pool
         self._reads = reads or ReplicaReads(context.pool)
-        self._clock = context.clock
         self._budgets = budgets
         self._wakeups = context.wakeups
         self._views = context.views
@@ -179,7 +188,7 @@ class PerkCharges:
         used nonce, IdempotencyKeyReused, TransactionFailed, RelayPending and OutcomeUnknown for a
         redemption that may be sent, and any other Unavailable if nothing was redeemed.
         """
-        deadline = self._clock() + self._wait_seconds
+        deadline = loop_time() + self._wait_seconds
         try:
             redeemed = await self._redeem(request, deadline)
         except LtzdError as error:
@@ -221,11 +230,7 @@ class PerkCharges:
         assert collection is not None
         wanted = (collection_id, after, limit)
         page = self._pages.get(wanted)
-        if (
-            page is None
-            or None in (page.block_hash, collection.block_hash)
-            or (page.block_hash != collection.block_hash)
-        ):
+        if page is None or page.block_hash is None or page.block_hash != collection.block_hash:
             page = await self._reads.read(lambda connection: tokens.read_page(connection, *wanted))
             self._pages[wanted] = page
         return page if page.tokens else replace(page, total=collection.minted)
@@ -241,25 +246,24 @@ class PerkCharges:
 
     async def _redeem(self, request: RedeemRequest, deadline: float) -> RedeemedCharges:
         try:
-            earlier, id_, relay = await self._admit(request)
+            admitted = await self._admit(request)
         except Refused as refusal:
             # A refused request uses up its nonce, too; a replay of it is refused for the nonce.
             async with session(self._pool) as connection:
                 await _use_nonce(connection, request, refusal)
             raise
-        if earlier is None:
+        if admitted.is_new:
             self._wakeups.announce(RELAYS)
-            log.info("redemption.written", redemption=str(id_), relay=relay)
+            log.info("redemption.written", redemption=str(admitted.id), relay=admitted.relay)
         else:
             self._waiters.poll()
-        await self._waiters.settled(relay, deadline)
+        await self._waiters.settled(admitted.relay, deadline)
         with unknown_without_database(is_stored=True):
-            redemption = await self._outcome(id_, relay)
-        return RedeemedCharges(redemption, already_processed=earlier is not None)
+            redemption = await self._outcome(admitted.id, admitted.relay)
+        return RedeemedCharges(redemption, already_processed=not admitted.is_new)
 
-    async def _admit(self, request: RedeemRequest) -> tuple[ChargeRedemption | None, UUID, int]:
-        """Return the earlier redemption with the same key, if any, and the redemption's and relay's
-        ids."""
+    async def _admit(self, request: RedeemRequest) -> _Admitted:
+        """Store the redemption with its relay, or find the earlier one with the same key."""
         l1_costs = NO_L1_COSTS
         with suppress(NodeUnavailable):  # A repeated request is answered without a node.
             l1_costs = await self._simulator.l1_costs()
@@ -273,16 +277,15 @@ class PerkCharges:
 
     async def _store(
         self, request: RedeemRequest, wallet: Address | None, gas_limit: int, max_cost_wei: int
-    ) -> tuple[ChargeRedemption | None, UUID, int]:
-        """Return as `_admit` does, after the commit."""
+    ) -> _Admitted:
         async with transaction(self._pool) as connection:
             await redemptions.lock_token(connection, request.token_id)
             await _use_nonce(connection, request)
             earlier = await self._earlier(connection, request)
             if earlier is not None:
-                return earlier, earlier.id, earlier.relay_id
+                return _Admitted(earlier.id, earlier.relay_id, is_new=False)
             await self._refuse_over_budget(connection, max_cost_wei)
-            return None, *await self._write(connection, request, wallet, gas_limit, max_cost_wei)
+            return await self._write(connection, request, wallet, gas_limit, max_cost_wei)
 
     async def _refuse_over_budget(self, connection: Connection, max_cost_wei: int) -> None:
         """Redemptions count in the relay wallets' total gas budget. Raises ValidationFailed."""
@@ -346,7 +349,7 @@ class PerkCharges:
         wallet: Address | None,
         gas_limit: int,
         max_cost_wei: int,
-    ) -> tuple[UUID, int]:
+    ) -> _Admitted:
         token, before = await self._read_token(connection, request)
         left = perk_charges.remaining_before(token, request.amount, request.user, before)
         new = NewChargeRedemption(
@@ -366,7 +369,7 @@ class PerkCharges:
         relay = await redemptions.insert(
             connection, new, self._contract, call, gas_limit, wallet, max_cost_wei
         )
-        return new.id, relay
+        return _Admitted(new.id, relay, is_new=True)
 
     async def _outcome(self, id_: UUID, relay: int) -> ChargeRedemption:
         """Raises TransactionFailed or HolderChanged for a revert, and Unavailable if not sent."""
@@ -402,16 +405,12 @@ class PerkCharges:
         )
         return _refusal(data or b"")
 
-    async def _check_owner(
-        self, connection: Connection, brand: Address, collection_id: int
-    ) -> None:
-        owner = await collections.brand_of(connection, collection_id)
-        perk_charges.check_collection_owner(collection_id, owner, brand)
-
     async def _read_token(
         self, connection: Connection, request: RedeemRequest
     ) -> tuple[Token, int]:
-        await self._check_owner(connection, request.brand, request.collection_id)
+        """The token, if it is the brand's, and its charges under way. Raises the refusals."""
+        owner = await collections.brand_of(connection, request.collection_id)
+        perk_charges.check_collection_owner(request.collection_id, owner, request.brand)
         charges = await redemptions.read_token_charges(connection, request.token_id)
         token, under_way = (None, 0) if charges is None else (charges.token, charges.under_way)
         return perk_charges.token_of(token, request.token_id, request.collection_id), under_way

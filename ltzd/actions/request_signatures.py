@@ -3,7 +3,6 @@
 import time
 from datetime import UTC, datetime
 
-from ltzd.concurrency.clock import Clock
 from ltzd.errors import SignatureRefused
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
 from ltzd.store.brands import keys as brand_keys
@@ -15,17 +14,10 @@ from ltzd.values import Address, hex_of
 
 
 class RequestSignatures:
-    def __init__(
-        self,
-        pool: Pool,
-        sealer: Sealer,
-        brands: BrandCache,
-        wall_clock: Clock = time.time,
-    ) -> None:
+    def __init__(self, pool: Pool, sealer: Sealer, brands: BrandCache) -> None:
         self._pool = pool
         self._sealer = sealer
         self._brands = brands
-        self._wall_clock = wall_clock
         self._keys: dict[Address, tuple[int, list[BrandSecret]]] = {}
         """With the brand's revision: rotating a key changes it, so no key here is out of date."""
 
@@ -34,7 +26,7 @@ class RequestSignatures:
 
         Does not check for replay: the caller inserts the nonce in its own transaction.
         """
-        now = self._wall_clock()
+        now = time.time()
         check_form(signed, now)
         revision = self._brands.revision_of(brand_id)
         # Anybody may invent an id: an unknown brand has revision 0, and its keys are not read.

@@ -19,7 +19,6 @@ from ltzd import telemetry
 from ltzd.cache.memory_windows import MAX_WINDOWS, MemoryWindows
 from ltzd.cache.redis_windows import FAILURES, RedisWindows
 from ltzd.cache.windows import WindowCount, window_name
-from ltzd.concurrency.clock import Clock
 
 log = structlog.get_logger()
 
@@ -70,11 +69,9 @@ class RateLimits:
         timeout_seconds: float = TIMEOUT_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
         max_remembered: int = MAX_WINDOWS,
-        clock: Clock = time.monotonic,
     ) -> None:
         self._redis = None if redis_url is None else RedisWindows(redis_url, timeout_seconds)
-        self._memory = MemoryWindows(clock)
-        self._clock = clock
+        self._memory = MemoryWindows()
         self._retry_seconds = retry_seconds
         self._max_remembered = max_remembered
         self._retry_at: float | None = None
@@ -82,7 +79,7 @@ class RateLimits:
         self._exhausted: OrderedDict[bytes, _Exhausted] = OrderedDict()
 
     async def __aenter__(self) -> Self:
-        """Pings Redis, so that a wrong address is logged at the start."""
+        """Ping Redis, so that a wrong address is logged at the start."""
         if self._redis is not None:
             try:
                 await self._redis.ping()
@@ -145,7 +142,7 @@ class RateLimits:
         Counts no hit and does not ask Redis. Returns None while hits may be left.
         """
         exhausted = self._exhausted.get(window_name(limit.name, limit.seconds, key))
-        left_seconds = 0.0 if exhausted is None else exhausted.ends_at - self._clock()
+        left_seconds = 0.0 if exhausted is None else exhausted.ends_at - time.monotonic()
         if exhausted is None or left_seconds <= 0 or exhausted.count < limit.max_hits:
             return None
         telemetry.RATE_LIMIT_HITS.labels(limit.name, "over").inc()
@@ -155,7 +152,7 @@ class RateLimits:
         self._exhausted.pop(name, None)
         if len(self._exhausted) >= self._max_remembered:
             self._exhausted.popitem(last=False)
-        self._exhausted[name] = _Exhausted(counted.count, self._clock() + counted.left_seconds)
+        self._exhausted[name] = _Exhausted(counted.count, time.monotonic() + counted.left_seconds)
 
     async def use_once(
         self, name: str, seconds: int, keys: Sequence[tuple[str, ...]]
@@ -174,7 +171,7 @@ class RateLimits:
 
     async def _claim(self, names: Sequence[bytes], seconds: int) -> list[bool]:
         are_new = [self._memory.hit(name, seconds).count == 1 for name in names]
-        if self._redis is not None and self._may_try_redis():
+        if self._redis is not None and self._take_attempt():
             try:
                 are_new_there = await self._redis.use_once(names, seconds)
             except FAILURES as error:
@@ -185,7 +182,7 @@ class RateLimits:
         return are_new
 
     async def _count(self, name: bytes, seconds: int) -> WindowCount:
-        if self._redis is None or not self._may_try_redis():
+        if self._redis is None or not self._take_attempt():
             return self._memory.hit(name, seconds)
         try:
             counted = await self._redis.hit(name, seconds)
@@ -195,11 +192,11 @@ class RateLimits:
         self._note_success()
         return counted
 
-    def _may_try_redis(self) -> bool:
-        """While Redis is unavailable, one caller tries it after each pause; others do not wait."""
+    def _take_attempt(self) -> bool:
+        """Take the one attempt of each pause while Redis is away; return whether it was free."""
         if self._retry_at is None:
             return True
-        now = self._clock()
+        now = time.monotonic()
         if now < self._retry_at:
             return False
         self._retry_at = now + self._retry_seconds
@@ -210,7 +207,7 @@ class RateLimits:
         if self._retry_at is None:
             log.warning("redis.away", reason=_reason(error))
             telemetry.REDIS_UNAVAILABLE.set(1)
-        self._retry_at = self._clock() + self._retry_seconds
+        self._retry_at = time.monotonic() + self._retry_seconds
 
     def _note_success(self) -> None:
         if self._retry_at is not None:

@@ -89,9 +89,9 @@ class RemoteSigner:
         return encoding.signed(*signature)
 
 
-async def open_remote_signer(key: RemoteKey, expected: Address | None = None) -> RemoteSigner:
-    """Ask for the public key, unless the address is known. Raises as `public_key` does."""
-    return RemoteSigner(key, expected or address_of_public_key(await key.public_key()))
+async def open_remote_signer(key: RemoteKey) -> RemoteSigner:
+    """Ask the service for the public key. Raises as `public_key` does."""
+    return RemoteSigner(key, address_of_public_key(await key.public_key()))
 
 
 def complete_signature(

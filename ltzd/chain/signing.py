@@ -7,12 +7,13 @@ stay inside `Signer`, whose repr shows only the address. Fees are in wei per gas
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, Self
 
 import coincurve
 import msgspec
 
 from ltzd.chain.rlp import encode_integer, encode_list, encode_text
+from ltzd.rules.operator.fees import Fees
 from ltzd.values import Address, Hash32, hex_of, keccak
 
 
@@ -31,6 +32,30 @@ class UnsignedTransaction(msgspec.Struct, frozen=True):
     value: int
     data: bytes
     is_legacy: bool = False
+
+    @classmethod
+    def with_fees(
+        cls,
+        fees: Fees,
+        *,
+        chain_id: int,
+        nonce: int,
+        gas_limit: int,
+        to: Address,
+        data: bytes,
+        value: int = 0,
+    ) -> Self:
+        return cls(
+            chain_id,
+            nonce,
+            fees.max_priority_fee_per_gas,
+            fees.max_fee_per_gas,
+            gas_limit,
+            to,
+            value,
+            data,
+            fees.is_legacy,
+        )
 
 
 class SignedTransaction(msgspec.Struct, frozen=True):

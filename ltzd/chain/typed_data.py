@@ -190,6 +190,6 @@ def check_form(signature: bytes) -> None:
 
 
 def _word(value: bytes | int) -> bytes:
-    """Pads to a word: leading zeros are often left out of r and s."""
+    """Pad to a word: leading zeros are often left out of r and s."""
     number = int.from_bytes(value, "big") if isinstance(value, bytes) else value
     return abi_words.encode_uint(number)

@@ -38,7 +38,7 @@ class AnsweringNodes:
 async def answering_nodes(
     urls: Sequence[str], chain_id: int, genesis: Hash32
 ) -> AsyncIterator[AnsweringNodes]:
-    """Opens all nodes of the chain that answer. Raises NodeUnavailable if none does."""
+    """Open all nodes of the chain that answer. Raises NodeUnavailable if none does."""
     async with AsyncExitStack() as stack:
         clients: dict[str, RpcClient] = {}
         faults, silent = [], []
@@ -74,7 +74,7 @@ async def _foreign_chain(node: Node, chain_id: int, genesis: Hash32) -> str | No
 async def agreeing_nodes(
     urls: Sequence[str], chain_id: int | None, named_by: str = "node.chain_id"
 ) -> AsyncIterator[AgreeingNodes]:
-    """Opens all nodes that answer, for a command that signs, and prints which do not.
+    """Open all nodes that answer, for a command that signs, and print which do not.
 
     `chain_id` is the chain that the person means, by the setting or option `named_by`. Raises
     NodeUnavailable if no node answers, and Misconfigured if one is on another chain, or if
@@ -114,7 +114,7 @@ async def agreeing_nodes(
 
 @asynccontextmanager
 async def first_answering(urls: Sequence[str]) -> AsyncIterator[RpcClient]:
-    """Opens the first node that answers. Raises NodeUnavailable, which names all that do not."""
+    """Open the first node that answers. Raises NodeUnavailable, which names all that do not."""
     url = urls[0] if len(urls) == 1 else await _first_answering(urls)
     async with open_rpc(url) as rpc:
         yield rpc

@@ -21,7 +21,7 @@ from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.brands.toml_documents import reason_of
 from ltzd.secret_files import create_private
-from ltzd.values import checksummed
+from ltzd.values import has_right_case
 
 SETTINGS_FILE, BRAND_FILE = "ltzd.toml", "brand.toml"
 OPTIONS = {
@@ -129,9 +129,7 @@ def _brand_of(fields: dict[str, Any]) -> Brand:
     """Raises ValidationError, and ValueError for an address whose checksum is wrong."""
     address = fields["id"]
     brand = Brand.model_validate(fields | {"id": address.lower()})
-    digits = address[2:]
-    has_checksum = not (digits.islower() or digits.isupper() or digits.isdigit())
-    if has_checksum and checksummed(brand.address) != address:
+    if not has_right_case(address):
         raise ValueError("must be an address whose checksum (the letters' case) is right")
     return brand
 

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from ltzd import telemetry
-from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.clock import loop_time
 from ltzd.concurrency.futures import complete
 from ltzd.errors import DatabaseUnavailable, Unavailable
 
@@ -63,7 +63,6 @@ class BatchWriter(Generic[Item, Answer]):
         max_batch: int = 200,
         max_waiting: int = 20_000,
         max_retry_seconds: float = 20.0,
-        clock: Clock = loop_time,
     ) -> None:
         self._write = write
         self._kind = kind
@@ -72,7 +71,6 @@ class BatchWriter(Generic[Item, Answer]):
         self._max_batch = max_batch
         self._max_waiting = max_waiting
         self._max_retry_seconds = max_retry_seconds
-        self._clock = clock
         self._waiting: dict[Hashable, deque[_Pending[Item, Answer]]] = {}
         """The waiting items by key; a key whose item is being written has an entry, too."""
         self._ready: deque[Hashable] = deque()
@@ -140,7 +138,7 @@ class BatchWriter(Generic[Item, Answer]):
         retried = [
             pending
             for pending, answer in zip(batch, answers, strict=True)
-            if not self._is_answered(pending, answer)
+            if not self._answer(pending, answer)
         ]
         self._make_ready(batch, retried)
 
@@ -165,14 +163,12 @@ class BatchWriter(Generic[Item, Answer]):
                 self._ready.append(pending.key)
             self._wake_one()
 
-    def _is_answered(
-        self, pending: _Pending[Item, Answer], answer: Answer | Exception | Retry
-    ) -> bool:
+    def _answer(self, pending: _Pending[Item, Answer], answer: Answer | Exception | Retry) -> bool:
         """Answer the caller; return False if the item is to be retried instead."""
         if not isinstance(answer, Retry):
             complete(pending.future, answer)
             return True
-        now = self._clock()
+        now = loop_time()
         if pending.give_up_at is None:
             pending.give_up_at = now + self._max_retry_seconds
         if now < pending.give_up_at:

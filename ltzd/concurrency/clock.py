@@ -1,6 +1,6 @@
 """The clock that deadlines, pauses and ages are measured with.
 
-Code that measures time takes a `clock` parameter, so that a test can move time by itself.
+Code whose tests move time takes a `clock` parameter; other code calls `loop_time`.
 """
 
 import time

@@ -17,7 +17,7 @@ def begin_request(request_id: str) -> None:
 
 
 def current_request_id() -> str | None:
-    """Returns None outside a request."""
+    """Return None outside a request."""
     return _REQUEST_ID.get()
 
 

@@ -168,7 +168,7 @@ async def open_daemon(
         chain = await chain_of(settings, pools.admin, nodes)
         nodes.expect(ExpectedChain(chain.chain_id, chain.genesis_hash, chain.ltz))
         watch = NodeWatch(nodes)
-        await watch.look_at_all()
+        await watch.check_all()
         node = Node(nodes.client("http"))
         heads = NewHeads(head_urls(settings.node.plain_urls(), is_dev=is_dev))
         identity, tokens = await open_identity_provider(

@@ -179,7 +179,7 @@ async def _first_of_chain(
     known: ChainIdentity | None,
     seconds: float,
 ) -> None:
-    """Waits for the first node of the chain `known`, for all nodes, or for so many seconds."""
+    """Wait for the first node of the chain `known`, for all nodes, or for so many seconds."""
     try:
         async with asyncio.timeout(seconds):
             for answer in asyncio.as_completed(tasks):

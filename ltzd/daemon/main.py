@@ -7,7 +7,7 @@ connections close. SIGHUP reloads the servers' certificates.
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeAlias
 
@@ -48,7 +48,7 @@ Wallets: TypeAlias = Sequence[SettingsWallet]
 _READY_TIMEOUT_SECONDS = 5.0
 _MEASURE_INTERVAL_SECONDS = 10.0
 _BRANDS_SECONDS = 0.8
-"""Between two looks for changed brands whose wake-up was lost."""
+"""Between two searches for changed brands whose wake-up was lost."""
 
 
 def run(settings: Settings) -> None:
@@ -153,16 +153,12 @@ async def run_roles(
         closing, stop_now = asyncio.Event(), stop_now or asyncio.Event()
         try:
             async with asyncio.TaskGroup() as group:
+                _show_build(settings.roles)
                 loops = [group.create_task(loop) for loop in [*_loops(daemon), reporter.run()]]
-                listening: list[asyncio.Event] = []
-                servers = [
-                    group.create_task(server)
-                    for server in _servers(
-                        daemon, closing, stop_now, listening, certificates, is_dev
-                    )
-                ]
-                for event in listening:
-                    await event.wait()
+                servers = _servers(daemon, closing, stop_now, certificates, is_dev=is_dev)
+                serving = [group.create_task(server) for server, _ in servers]
+                for _, is_listening in servers:
+                    await is_listening.wait()
                 await _wait_until_working(daemon)
                 _begin_garbage_collection()
                 log.info("ltzd.ready", version=__version__, roles=list(settings.roles))
@@ -174,7 +170,7 @@ async def run_roles(
                 await _drain(daemon, reporter, drain_seconds, stop_now)
                 closing.set()
                 log.info("ltzd.stopping")
-                await asyncio.gather(*servers)
+                await asyncio.gather(*serving)
                 for loop in loops:
                     loop.cancel()
             await reporter.forget()
@@ -244,11 +240,15 @@ def first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return first
 
 
+def _show_build(roles: Iterable[str]) -> None:
+    """Set the metrics of this build and of the roles that the process runs."""
+    telemetry.BUILD.info({"version": __version__})
+    for role in roles:
+        telemetry.ROLE_UP.labels(role).set(1)
+
+
 def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
     loops = [daemon.wakeups.listen(), daemon.node_watch.run()]
-    telemetry.BUILD.info({"version": __version__})
-    for role in daemon.settings.roles:
-        telemetry.ROLE_UP.labels(role).set(1)
     if "http" in daemon.settings.roles:
         loops += [daemon.events.run(), daemon.hashes.run()]
         loops += [daemon.relay_context.run(), daemon.relayer.run()]
@@ -282,11 +282,14 @@ def _servers(
     daemon: Daemon,
     stop: asyncio.Event,
     stop_now: asyncio.Event,
-    listening: list[asyncio.Event],
     certificates: Certificates,
+    *,
     is_dev: bool,
-) -> list[Coroutine[Any, Any, None]]:
-    """The public server, if this process has that role, and the admin server."""
+) -> list[tuple[Coroutine[Any, Any, None], asyncio.Event]]:
+    """The admin server, and the public one if this process has that role.
+
+    The event beside each server is set once it listens.
+    """
     settings = daemon.settings
     listeners: list[tuple[App, ListenerSettings, ServerCertificate | None]] = [
         (admin_app(daemon), settings.admin, certificates.admin)
@@ -295,17 +298,15 @@ def _servers(
         listeners.append((http_app(daemon, is_dev), settings.http, certificates.public))
     servers = []
     for app, listener, certificate in listeners:
-        event = asyncio.Event()
-        listening.append(event)
-        servers.append(
-            serve(
-                *(app, listener.host, listener.port, stop),
-                on_listening=_setter(event),
-                tls=tls_context(certificate),
-                draining=None if is_dev else daemon.state.draining,
-                hurry=stop_now,
-            )
+        is_listening = asyncio.Event()
+        server = serve(
+            *(app, listener.host, listener.port, stop),
+            on_listening=_setter(is_listening),
+            tls=tls_context(certificate),
+            draining=None if is_dev else daemon.state.draining,
+            stop_now=stop_now,
         )
+        servers.append((server, is_listening))
     return servers
 
 

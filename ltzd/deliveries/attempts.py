@@ -31,7 +31,7 @@ class AttemptResult:
 async def deliver(
     http: BrandWebhooks, webhook: SignedWebhook, now: Callable[[], datetime]
 ) -> AttemptResult:
-    """Posts the webhook once. Never raises: an unexpected fault fails this attempt only."""
+    """Post the webhook once. Never raises: an unexpected fault fails this attempt only."""
     try:
         return await _post(http, webhook, now)
     except AddressRefused as error:
@@ -56,7 +56,7 @@ async def _post(
 
 
 def outcome_of(webhook: SignedWebhook, result: AttemptResult, now: datetime) -> DeliveryOutcome:
-    """Decides whether the webhook is delivered, tried again later, or exhausted."""
+    """Decide whether the webhook is delivered, tried again later, or exhausted."""
     due = webhook.due
     if result.error is None:
         return DeliveryOutcome(due, now, "delivered", now, result.status, None)

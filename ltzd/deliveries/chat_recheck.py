@@ -91,7 +91,7 @@ class ChatRecheck:
                 self._unanswered.add(query)
 
     async def _ask(self, query: _Query, constraint: ChatConstraint) -> bool:
-        """Returns whether the platform answered."""
+        """Return whether the platform answered."""
         for _ in range(_MOST_WAITS):
             try:
                 self._answers[query] = await self._platform.observe(constraint, query.account)

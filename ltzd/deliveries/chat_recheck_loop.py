@@ -47,7 +47,7 @@ class ChatRecheckLoop:
         self._page_size = page_size
 
     async def run(self) -> None:
-        """Rechecks whenever the lease is free, until cancelled."""
+        """Recheck whenever the lease is free, until cancelled."""
         outage = Outage("chat_recheck.term_over", "chat_recheck.works_again")
         while True:
             try:
@@ -59,7 +59,7 @@ class ChatRecheckLoop:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def recheck(self) -> int:
-        """Rechecks all results; returns how many were deleted. Raises DatabaseUnavailable."""
+        """Recheck all results; returns how many were deleted. Raises DatabaseUnavailable."""
         recheck = ChatRecheck(self._platform, self._sleep)
         dropped, after = 0, FIRST_KEY
         while True:

@@ -6,22 +6,21 @@ would leave all of them waiting, and one whose clock is ahead would send what ot
 
 from datetime import UTC, datetime, timedelta
 
-from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.clock import loop_time
 from ltzd.store.database import Connection
 
 
 class DatabaseTime:
     """Until the first `read`, `now` is this machine's time."""
 
-    def __init__(self, clock: Clock = loop_time) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._set(datetime.now(UTC))
 
     def now(self) -> datetime:
-        return self._time + timedelta(seconds=self._clock() - self._read_at)
+        return self._time + timedelta(seconds=loop_time() - self._read_at)
 
     async def read(self, connection: Connection) -> None:
         self._set(await connection.fetchval("SELECT clock_timestamp()"))
 
     def _set(self, time: datetime) -> None:
-        self._time, self._read_at = time, self._clock()
+        self._time, self._read_at = time, loop_time()

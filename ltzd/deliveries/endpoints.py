@@ -36,7 +36,7 @@ class EndpointSlots:
         return self._in_flight.total()
 
     def add_due(self, brands: Collection[Address]) -> None:
-        """Notes brands that have due webhooks."""
+        """Note brands that have due webhooks."""
         self._may_have_more.update(brands)
 
     def free(self, now: datetime) -> dict[Address, int]:
@@ -62,7 +62,7 @@ class EndpointSlots:
                 self._may_have_more.discard(brand)
 
     def rest(self, brand: Address, until: datetime) -> None:
-        """Begins no delivery to the brand before that time."""
+        """Begin no delivery to the brand before that time."""
         slots = self._slots.get(brand, _AT_FIRST)
         self._slots[brand] = replace(slots, rests_until=until)
 
@@ -70,7 +70,7 @@ class EndpointSlots:
         self._in_flight[brand] += 1
 
     def end(self, brand: Address) -> bool:
-        """Returns whether another delivery may begin in the freed slot at once."""
+        """Return whether another delivery may begin in the freed slot at once."""
         self._in_flight[brand] -= 1
         if not self._in_flight[brand]:
             del self._in_flight[brand]

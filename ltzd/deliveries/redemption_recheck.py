@@ -30,7 +30,7 @@ class RedemptionRecheck:
         self._blocks = wakeups.subscribe(BLOCKS)
 
     async def run(self) -> None:
-        """Rechecks after every block, until cancelled."""
+        """Recheck after every block, until cancelled."""
         outage = Outage("redemptions.not_rechecked", "redemptions.rechecked_again")
         while True:
             try:
@@ -43,7 +43,7 @@ class RedemptionRecheck:
             await self._blocks.wait(_PERIOD_SECONDS)
 
     async def recheck(self) -> None:
-        """Restores or reverses what can be decided now. Raises DatabaseUnavailable."""
+        """Restore or reverse what can be decided now. Raises DatabaseUnavailable."""
         async with session(self._pool) as connection:
             redemptions = await redemption_payments.list_lost(connection)
         telemetry.SITE_REDEMPTIONS_UNPAID.set(len(redemptions))
@@ -53,7 +53,7 @@ class RedemptionRecheck:
 
 
 async def _settle(connection: Connection, redemption: UUID) -> None:
-    """Restores or reverses the redemption, if that can be decided now."""
+    """Restore or reverse the redemption, if that can be decided now."""
     if await redemption_payments.restore(connection, redemption):
         log.info("site_redemption.paid_again", redemption=str(redemption))
     elif await redemption_payments.restore_by_receipt(connection, redemption):

@@ -68,7 +68,7 @@ class Sender:
         """True if other brands than those noted may have due webhooks."""
 
     async def run(self) -> None:
-        """Sends until cancelled. Deliveries in flight then are sent again once their lease ends."""
+        """Send until cancelled. Deliveries in flight then are sent again once their lease ends."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_for_due())
             group.create_task(self._outcomes.run())
@@ -82,14 +82,14 @@ class Sender:
                     await self._wake.wait()
 
     async def _watch_for_due(self) -> None:
-        """Wakes `run` when a webhook is written, and regularly for those that have come due."""
+        """Wake `run` when a webhook is written, and regularly for those that have come due."""
         while True:
             await self._news.wait()
             self._is_scan_due = True
             self._wake.notify()
 
     async def _claim(self) -> Sequence[SignedWebhook]:
-        """Returns nothing, after a pause, while the database is unavailable."""
+        """Return nothing, after a pause, while the database is unavailable."""
         try:
             await self._renew()
             await self._scan()
@@ -115,7 +115,7 @@ class Sender:
         return rendered.signed
 
     async def _scan(self) -> None:
-        """Notes the brands with due webhooks, if others than those noted may have some."""
+        """Note the brands with due webhooks, if others than those noted may have some."""
         if self._is_scan_due:
             self._is_scan_due = False
             async with session(self._pool) as connection:
@@ -124,7 +124,7 @@ class Sender:
             self._endpoints.add_due(brands)
 
     async def _renew(self) -> None:
-        """Renews before each claim, so that this process claims no webhook that it is sending."""
+        """Renew before each claim, so that this process claims no webhook that it is sending."""
         now = self._now()
         if under_way := self._leases.take_renewable(now):
             async with session(self._pool) as connection:

@@ -31,7 +31,7 @@ _NAME = "contracts.json"
 
 
 async def fund(rpc: Rpc, node: Node, wallets: list[Address]) -> None:
-    """Sends gas money to each wallet that is low, from the node's unlocked accounts.
+    """Send gas money to each wallet that is low, from the node's unlocked accounts.
 
     Raises Misconfigured, NodeUnavailable.
     """
@@ -78,7 +78,7 @@ async def _unlocked_accounts(rpc: Rpc) -> list[str]:
 async def ensure_deployed(
     data_dir: Path, rpc: Rpc, chain_id: int, genesis: Hash32, admin: Signer, terms: DeploymentTerms
 ) -> Deployment:
-    """Deploys the contracts that the chain lacks and records all of them in the data directory."""
+    """Deploy the contracts that the chain lacks and record all of them in the data directory."""
     file = data_dir / _NAME
     deployment = deployed_file.read_dev_file(file, chain_id)
     if deployment is None or (deployment.chain_id, deployment.genesis) != (chain_id, genesis):
@@ -92,7 +92,7 @@ async def ensure_deployed(
         mode=SendMode(
             # High enough for a full dev chain, whose fees climb without bound.
             fees=FeePolicy(cap=_TRANSFER_WEI),
-            is_hurried=True,
+            sends_at_once=True,
             poll_seconds=_POLL_SECONDS,
             timeout_seconds=_RECEIPT_SECONDS,
         ),
@@ -116,7 +116,7 @@ def dev_terms(admin: Address, minter: Address, relayers: tuple[Address, ...]) ->
 
 
 async def _wait_mined(node: Node, transactions: list[Hash32]) -> None:
-    """Waits for the transactions' blocks. Raises Misconfigured, NodeUnavailable."""
+    """Wait for the transactions' blocks. Raises Misconfigured, NodeUnavailable."""
     deadline = loop_time() + _RECEIPT_SECONDS
     while loop_time() < deadline:
         receipts = await node.receipts(transactions)

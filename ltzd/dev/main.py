@@ -46,7 +46,7 @@ POLL_SECONDS = 0.05
 
 
 def run(options: DevOptions) -> None:
-    """Runs until SIGTERM or SIGINT. Raises Misconfigured with a sentence for the user."""
+    """Run until SIGTERM or SIGINT. Raises Misconfigured with a sentence for the user."""
     with signals_blocked(), data_dir.locked(options.data_dir) as folder:
         uvloop.run(_run(folder, options))
 
@@ -93,7 +93,7 @@ def _with_usable_ports(options: DevOptions) -> DevOptions:
 async def _cancel_unfinished_start(
     serving: asyncio.Task[None], stop: asyncio.Event, ready: asyncio.Event
 ) -> None:
-    """Cancels a start that is under way at the stop; a ready instance watches `stop` itself."""
+    """Cancel a start that is under way at the stop; a ready instance watches `stop` itself."""
     await stop.wait()
     if not ready.is_set():
         serving.cancel()
@@ -119,7 +119,7 @@ class _Instance:
 
 
 async def _run_roles(instance: _Instance, stop: asyncio.Event, ready: asyncio.Event) -> None:
-    """Runs the daemon's roles until the stop; fails when a service ends before that."""
+    """Run the daemon's roles until the stop; fails when a service ends before that."""
 
     def announce() -> None:
         ready.set()
@@ -135,7 +135,7 @@ async def _run_roles(instance: _Instance, stop: asyncio.Event, ready: asyncio.Ev
 async def _set_up(
     folder: Path, options: DevOptions, services: DevServices, stack: AsyncExitStack
 ) -> _Instance:
-    """Creates wallets, contracts, schema, sandbox, brands and settings, in this order."""
+    """Create wallets, contracts, schema, sandbox, brands and settings, in this order."""
     minters = wallets.load_or_create_all(folder, "minter", options.mint_wallets)
     operators = wallets.load_or_create_all(folder, "operator", options.relay_wallets)
     mint_wallets = [signer.address for _, signer in minters]
@@ -206,7 +206,7 @@ async def _started_sandbox(
 async def _demo_brand(
     folder: Path, services: DevServices, sealer: Sealer, sandbox: Sandbox, name: str
 ) -> DemoBrand:
-    """Applies a demo brand once and publishes its domain's verification record in the sandbox."""
+    """Apply a demo brand once and publish its domain's verification record in the sandbox."""
     brand = await brands.apply(folder, services.database_url, sealer, name, sandbox.inbox_url)
     record = f"brand_id={brand.brand_id};api_key={brand.section['verificationToken']}"
     await sandbox.set_txt(record_name(brand.domain), [record])

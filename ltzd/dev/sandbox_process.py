@@ -34,7 +34,7 @@ class SandboxOptions:
 
 
 def run(options: SandboxOptions) -> None:
-    """Runs until SIGTERM or SIGINT. Raises Misconfigured with a sentence for the user."""
+    """Run until SIGTERM or SIGINT. Raises Misconfigured with a sentence for the user."""
     with signals_blocked(), data_dir.locked(options.data_dir) as folder:
         uvloop.run(_run(folder, options))
 

@@ -17,7 +17,7 @@ def load_or_create_all(data_dir: Path, name: str, count: int) -> list[KeyAndSign
 
 
 def load_or_create(data_dir: Path, name: str) -> KeyAndSigner:
-    """Returns the wallet's key file and signer; a new key is on disk before it can sign."""
+    """Return the wallet's key file and signer; a new key is on disk before it can sign."""
     path = data_dir / "keys" / name
     if not path.exists():
         path.parent.mkdir(mode=0o700, exist_ok=True)

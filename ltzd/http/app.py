@@ -122,7 +122,7 @@ def build_app(services: Services, policy: HttpPolicy, gate: AdmissionGate | None
 
 
 def _early_replies(errors: ErrorResponder, cors: Cors, address_limit: AddressLimit) -> ReplyTo:
-    """Replies with the headers that the middleware would add."""
+    """Reply with the headers that the middleware would add."""
 
     def reply_to(error: LtzdError, path: str, origin: str | None) -> Reply:
         reply = errors.reply(http_error_of(error), path)
@@ -230,7 +230,7 @@ class _Durations:
 
 
 def _add_context_headers(context: SimpleNamespace, headers: Header) -> None:
-    """Adds what the handler learned before it replied or failed: nonce, rate window and age."""
+    """Add what the handler learned before it replied or failed: nonce, rate window and age."""
     age = answer_age()
     if age is not None:
         headers["Age"] = str(math.ceil(age))  # RFC 9111, 5.1

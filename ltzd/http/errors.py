@@ -309,7 +309,7 @@ def _protocol_error(error: SanicException) -> HttpError:
 
 
 def report(error: BaseException) -> HttpError:
-    """Translates the error and counts it. An error that the caller did not cause is logged."""
+    """Translate the error and count it. An error that the caller did not cause is logged."""
     translated = http_error_of(error)
     telemetry.HTTP_REFUSALS.labels(translated.code.lower()).inc()
     if translated.status >= 500:

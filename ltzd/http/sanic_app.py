@@ -74,10 +74,9 @@ def _end_connection_while_draining(request: Request) -> None:
 class AnswerableRequest(Request):
     """Lets Sanic answer a head that it cannot parse, and exchanges a site's own path.
 
-    The path is decoded once, and not at each look.
-
-    Sanic answers it through a stand-in request with the method NONE and the same URL. Here the
-    stand-in also works if the URL itself cannot be parsed.
+    Sanic answers such a head through a stand-in request with the method NONE and the same URL. Here
+    the stand-in also works if the URL itself cannot be parsed. The path is decoded once, and not at
+    each access.
     """
 
     __slots__ = ("path",)

@@ -17,9 +17,9 @@ from sanic.server.protocols.http_protocol import HttpProtocol
 
 from ltzd.concurrency.clock import loop_time
 from ltzd.errors import Misconfigured
+from ltzd.http.accept_backlog import ignore_new_connections
 from ltzd.http.connections.protocol import BoundedProtocol
 from ltzd.http.connections.tls import TlsHandshakes, TlsProtocol
-from ltzd.http.last_connections import ignore_new_connections
 from ltzd.http.sanic_app import App
 
 BACKLOG = 1024
@@ -32,8 +32,8 @@ QUIET_SECONDS = 1.0
 CLIENT_SECONDS = 6.0
 """How long a server that stops waits for the rest of a request, and for a client that does not read
 its answer. Requests that are being answered have the app's grace."""
-HURRIED_SECONDS = 6.0
-"""How long a server that stops in a hurry waits for requests in flight."""
+STOP_NOW_SECONDS = 6.0
+"""How long a server that stops at once waits for requests in flight."""
 TLS_SHUTDOWN_SECONDS = 2.0
 """How long closing a TLS connection waits for the client's close_notify."""
 
@@ -50,12 +50,12 @@ async def serve(  # noqa: PLR0913 (where, three events of a life, and TLS)
     tls: ssl.SSLContext | None = None,
     tls_handshake_seconds: float = 10.0,
     draining: asyncio.Event | None = None,
-    hurry: asyncio.Event | None = None,
+    stop_now: asyncio.Event | None = None,
 ) -> None:
     """Serve until `stop` is set, then wait for requests in flight for at most the app's grace, and
     for clients for at most CLIENT_SECONDS of it.
 
-    Once `hurry` is set, the server waits for HURRIED_SECONDS more at most.
+    Once `stop_now` is set, the server waits for STOP_NOW_SECONDS more at most.
 
     Once `draining` is set, each response ends its connection while new connections are still
     accepted: set it some seconds before `stop`, and reverse proxies send nothing more on a
@@ -81,13 +81,13 @@ async def serve(  # noqa: PLR0913 (where, three events of a life, and TLS)
                 on_listening(listener.getsockname()[1])
             await stop.wait()
             if draining is not None and draining.is_set():
-                await _take_last_connections(listener)
+                await _accept_backlog(listener)
                 await _finish_quiet_connections(server.connections)
         finally:
             server.server.close()
             grace_seconds = getattr(app.ctx, "grace_seconds", 0.0)
             if stop.is_set():
-                await _drain(server.connections, grace_seconds, hurry or asyncio.Event())
+                await _drain(server.connections, grace_seconds, stop_now or asyncio.Event())
             for connection in tuple(server.connections):
                 connection.abort()
             for connection in app.ctx.connection_limit.all():
@@ -174,7 +174,7 @@ def _why_unusable(host: str, port: int, error: OSError) -> str:
     )
 
 
-async def _take_last_connections(listener: socket.socket) -> None:
+async def _accept_backlog(listener: socket.socket) -> None:
     with suppress(OSError):
         ignore_new_connections(listener)
         # One turn of the event loop accepts all that wait; handshakes under way need some more.
@@ -193,31 +193,31 @@ async def _finish_quiet_connections(connections: Iterable[Any]) -> None:
         await asyncio.sleep(CLOSE_POLL_SECONDS)
 
 
-async def _drain(connections: set[Any], grace_seconds: float, hurry: asyncio.Event) -> None:
+async def _drain(connections: set[Any], grace_seconds: float, stop_now: asyncio.Event) -> None:
     """Close idle connections now, and busy ones after their response; return when time is up.
 
     Connections whose client makes the server wait are ended after CLIENT_SECONDS.
     """
     begun_at = loop_time()
     deadline = begun_at + grace_seconds
-    hurried_deadline: float | None = None
+    is_cut_short = False
     late: set[Any] = set()
     _close_idle(tuple(connections))
-    while connections and loop_time() < (hurried_deadline or deadline):
+    while connections and loop_time() < deadline:
         # Sanic has no event for the end of a connection.
         await asyncio.sleep(CLOSE_POLL_SECONDS)
         _close_idle(tuple(connections))
         if loop_time() >= begun_at + CLIENT_SECONDS:
             late = _end_late(connections, late)
-        if hurry.is_set() and hurried_deadline is None:
-            hurried_deadline = min(deadline, loop_time() + HURRIED_SECONDS)
+        if stop_now.is_set() and not is_cut_short:
+            deadline, is_cut_short = min(deadline, loop_time() + STOP_NOW_SECONDS), True
 
 
 def _end_late(connections: Iterable[Any], late: set[Any]) -> set[Any]:
     """End the connections of `late` whose client is still awaited; returns the other awaited ones.
 
     After a freeze of this machine the client's bytes may be there, and are read before the next
-    look.
+    check.
     """
     awaited = {connection for connection in connections if connection.awaited is not None}
     for connection in awaited & late:

@@ -86,19 +86,19 @@ class PerkChargeService(Protocol):
         ...
 
     async def spend(self, caller: SignedCaller) -> None:
-        """Spends the nonce of a redemption or of an invalid query. Raises SignatureRefused if it
+        """Spend the nonce of a redemption or of an invalid query. Raises SignatureRefused if it
         was used before.
         """
         ...
 
     async def redeem(self, request: RedeemRequest) -> RedeemedCharges:
-        """Spends the nonce once more, together with the redemption. Raises every other refusal."""
+        """Spend the nonce once more, together with the redemption. Raises every other refusal."""
         ...
 
     async def token(
         self, caller: SignedCaller, collection_id: int, token_id: int
     ) -> tuple[Token, IndexedHeight]:
-        """Spends the nonce."""
+        """Spend the nonce."""
         ...
 
     async def holders(

@@ -37,7 +37,7 @@ _BLOCKS_AT_ONCE = 4
 """The most blocks whose receipts are compared between two pauses."""
 _BURST_SECONDS = 0.05
 """The audit pauses earlier once its work takes this long: a node may answer nothing meanwhile."""
-_UNDECIDED_LOOKS = 3
+_UNDECIDED_CHECKS = 3
 """Checks of blocks that nodes show differently, before the audit goes on without them."""
 
 
@@ -76,12 +76,12 @@ class Audit:
         """Totals that differ although all blocks were compared."""
         self.differing_totals: tuple[str, ...] = ()
         """The totals of the last comparison that differ, although all blocks were compared."""
-        self._undecided_looks = 0
+        self._undecided_checks = 0
         self._silent_witnesses = 0
         """Nodes in a row that did not answer for the next range."""
 
     async def run(self, epoch: int) -> None:
-        """Audits until the term is over, or until cancelled. Begins after a pause."""
+        """Audit until the term is over, or until cancelled. Begins after a pause."""
         self._searched_number, self._unexplained = 0, frozenset()  # A rebuild may end a term.
         try:
             await self._run(epoch)
@@ -112,14 +112,14 @@ class Audit:
                 await self._rest(begun)
 
     def end_range(self) -> None:
-        """Requests a comparison of totals: a range of settled blocks was just committed."""
+        """Request a comparison of totals: a range of settled blocks was just committed."""
         self._range_end.set()
 
     async def step(self, epoch: int) -> bool:
-        """Compares the totals if that is due, or the next range.
+        """Compare the totals if that is due, or the next range.
 
         Returns whether more may be left to do. Raises Unavailable, LaneLost if the term is over,
-        and Broken if what was found cannot be mended.
+        and Broken if what was found cannot be corrected.
         """
         is_range_end = self._range_end.is_set()
         self._range_end.clear()
@@ -148,7 +148,7 @@ class Audit:
             self._silent_witnesses += 1
             raise
         self._silent_witnesses = 0
-        if not await self._is_settled(epoch, check):
+        if not await self._correct(epoch, check):
             return False
         if is_single:
             await self._compare_blocks(epoch, node, first, check.last, records=True)
@@ -166,32 +166,32 @@ class Audit:
         witness = witnesses[self._silent_witnesses % len(witnesses)]
         return witness, witness is node
 
-    async def _is_settled(self, epoch: int, check: RangeCheck) -> bool:
-        """Mends what a check has found; returns whether the audit can go on after its blocks."""
+    async def _correct(self, epoch: int, check: RangeCheck) -> bool:
+        """Correct what a check has found; returns whether the audit can go on after its blocks."""
         for kind, count in check.counts().items():
             telemetry.AUDIT_FINDINGS.labels(kind).inc(count)
-        await self._repair.mend(check, epoch)
+        await self._repair.correct(check, epoch)
         if check.undecided:
-            self._undecided_looks += 1
-            if self._undecided_looks < _UNDECIDED_LOOKS:
+            self._undecided_checks += 1
+            if self._undecided_checks < _UNDECIDED_CHECKS:
                 return False
             telemetry.AUDIT_FINDINGS.labels("undecided").inc(len(check.undecided))
             log.error("index.audit_undecided", blocks=list(check.undecided))
-        self._undecided_looks = 0
+        self._undecided_checks = 0
         return True
 
     async def _compare_blocks(
         self, epoch: int, node: Node, first: int, last: int, *, records: bool
     ) -> bool:
-        """Compares the receipts of all blocks that may hold logs; returns whether any differed."""
+        """Compare the receipts of all blocks that may hold logs; returns whether any differed."""
         has_found = False
         numbers = await blocks_that_may_hold(node, self._contracts, first, last)
         begun, together = self._clock(), 0
         for number in numbers:
             check = await self._repair.check_blocks(node, [number], number, number)
             has_found |= bool(check.differences)
-            while not await self._is_settled(epoch, check):
-                await asyncio.sleep(self._policy.second_look_seconds)
+            while not await self._correct(epoch, check):
+                await asyncio.sleep(self._policy.second_check_seconds)
                 check = await self._repair.check_blocks(node, [number], number, number)
             together += 1
             is_long = self._clock() - begun >= _BURST_SECONDS
@@ -242,7 +242,7 @@ class Audit:
         telemetry.TOTALS_DIFFER.set(len(differing))
 
     async def _differing_totals(self, node: Node) -> TotalsCheck | None:
-        """The totals that differ at two looks, the second one at another node where there is one.
+        """The totals that differ in two checks, the second one at another node where there is one.
 
         Returns None if no node tells the totals of the newest indexed block.
         """
@@ -252,7 +252,7 @@ class Audit:
             telemetry.TOTALS_CHECKS.labels("unavailable").inc()
             return None
         if check.differences:
-            await asyncio.sleep(self._policy.second_look_seconds)
+            await asyncio.sleep(self._policy.second_check_seconds)
             again = await self._check_totals(next(iter(node.others()), node), place)
             if again.differences is None:
                 telemetry.TOTALS_CHECKS.labels("unavailable").inc()
@@ -268,7 +268,7 @@ class Audit:
         return await check_totals(self._pool, self._chain_id, node, sources, place)
 
     async def _search(self, epoch: int, node: Node, check: TotalsCheck) -> TotalsCheck:
-        """Compares blocks from the newest down to where the totals agreed, until they agree again.
+        """Compare blocks from the newest down to where the totals agreed, until they agree again.
 
         Returns the last comparison of totals, which may be of a newer block than the searched ones.
         """
@@ -285,12 +285,12 @@ class Audit:
         return check
 
     async def _search_range(self, epoch: int, node: Node, first: int, last: int) -> bool:
-        """Returns whether a block differed."""
+        """Return whether a block differed."""
         has_found = False
         while first <= last:
             check = await self._repair.check(node, first, last)
             has_found |= bool(check.differences)
-            await self._repair.mend(check, epoch)
+            await self._repair.correct(check, epoch)
             has_found |= await self._compare_blocks(epoch, node, first, check.last, records=False)
             first = check.last + 1
         return has_found
@@ -302,13 +302,13 @@ class Audit:
             return await audits.progress(connection, self._chain_id)
 
     async def _idle(self) -> None:
-        """Waits for the end of a range, but not longer than until blocks may be final."""
+        """Wait for the end of a range, but not longer than until blocks may be final."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._policy.idle_seconds):
                 await self._range_end.wait()
 
     async def _rest(self, begun: float) -> None:
-        """Pauses in proportion to the work since `begun`."""
+        """Pause in proportion to the work since `begun`."""
         policy = self._policy
         seconds = policy.rest * (self._clock() - begun)
         await asyncio.sleep(

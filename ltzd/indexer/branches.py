@@ -33,7 +33,7 @@ BRANCH = "branch"
 """The kind of a contradiction about which block is canonical."""
 LINKS = "block_links"
 """The kind of a node's contradiction with itself: a block that is not its parent's child."""
-_LEAST_DEEP_LOOKS = 3
+_LEAST_DEEP_CHECKS = 3
 _LEAST_UNLINKED = 3
 """Unlinked answers in a row before the node is reported: a reorg during a batch causes one, too."""
 
@@ -90,7 +90,7 @@ class Branches:
         or the other side of a contradiction would be believed because it is alone."""
         self._is_tied = False
         self._deep_since: float | None = None
-        self._deep_looks = 0
+        self._deep_checks = 0
         self._unlinked = 0
         self._undos = 0
         """How often this dispute was decided against the indexed block."""
@@ -100,14 +100,14 @@ class Branches:
         return self._dispute is not None
 
     def settle(self) -> None:
-        """Closes the dispute: no node contradicts the indexed blocks any more."""
+        """Close the dispute: no node contradicts the indexed blocks any more."""
         if self._is_tied:
             log.warning("indexer.nodes_agree_again")
         self._dispute, self._witnesses, self._is_tied, self._undos = None, [], False, 0
         telemetry.BRANCHES_TIED.set(0)
 
     async def rule(self, node: Node, cursor: Cursor) -> Ruling:
-        """Asks all nodes, and decides whether the indexed blocks are canonical.
+        """Ask all nodes, and decide whether the indexed blocks are canonical.
 
         `node` is the node in use. Raises NodeUnavailable, and IndexStopped if the final blocks are
         gone. The dispute stays open after an `Undo` until `settle` is called.
@@ -168,7 +168,7 @@ class Branches:
         ]
         lasts = self._clock() - dispute.since
         if not deniers:
-            if len(holders) == len(answers) or lasts >= self._policy.second_look_seconds:
+            if len(holders) == len(answers) or lasts >= self._policy.second_check_seconds:
                 self.settle()
         elif lasts >= self._policy.stall_seconds:
             for node in deniers:
@@ -244,12 +244,12 @@ class Branches:
         )
         now = self._clock()
         if self._deep_since is None:
-            self._deep_since, self._deep_looks = now, 0
+            self._deep_since, self._deep_checks = now, 0
             log.critical("indexer.final_blocks_denied", reason=text, votes=decision.votes)
-        self._deep_looks += 1
+        self._deep_checks += 1
         lasts = now - self._deep_since
         is_lasting = (
-            lasts >= self._policy.broken_after_seconds and self._deep_looks >= _LEAST_DEEP_LOOKS
+            lasts >= self._policy.broken_after_seconds and self._deep_checks >= _LEAST_DEEP_CHECKS
         )
         if decision.votes > 1 or is_lasting:
             raise IndexStopped(f"{text}. Run: {REBUILD}")
@@ -267,7 +267,7 @@ class Branches:
         return any(on_node.get(number, ours) != ours for number, ours in indexed)
 
     async def _fork_of(self, node: Node, cursor: Cursor) -> Fork:
-        """Compares the node's blocks with the indexed ones, newest first, a batch at a time.
+        """Compare the node's blocks with the indexed ones, newest first, a batch at a time.
 
         The search ends at the final block, unless reorgs below it are followed.
         """

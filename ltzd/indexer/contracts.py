@@ -20,7 +20,7 @@ from ltzd.store.database import Connection
 from ltzd.store.indexer import escrow_facts, mint_facts, perk_facts, sale_facts, transfer_batches
 from ltzd.store.indexer.derived_rows import DerivedTable
 from ltzd.store.indexer.fact_rows import FactTable
-from ltzd.store.indexer.mending import Mend
+from ltzd.store.indexer.index_correction import CorrectContract
 from ltzd.values import Address
 
 NodeLog: TypeAlias = Any
@@ -79,7 +79,7 @@ class IndexedContract:
     - `insert` writes facts and what is derived from them. Returns how many of the facts are mints
       that match no reward, or None if the contract mints no rewards.
     - `undo` deletes the facts above a block and corrects what is derived from them.
-    - `mend` corrects facts anywhere in the history, and what is derived from them.
+    - `correct` corrects facts anywhere in the history, and what is derived from them.
     - `fact_tables` are the tables of the facts; each kind of fact has one.
     - `bulk` is for the contract's most frequent logs, where many blocks are read at once.
     - `derive` derives from the facts of the blocks first…last, which a rebuild has copied.
@@ -94,7 +94,7 @@ class IndexedContract:
     insert: Callable[[Connection, Sequence[Any]], Awaitable[int | None]]
     undo: Callable[[Connection, int], Awaitable[None]]
     tables: Sequence[str]
-    mend: Mend
+    correct: CorrectContract
     fact_tables: Sequence[FactTable]
     derive: Callable[[Connection, int, int], Awaitable[None]]
     totals: ReadTotals = totals.no_totals
@@ -116,7 +116,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             mint_facts.insert,
             mint_facts.undo_above,
             mint_facts.TABLES,
-            mint_facts.mend,
+            mint_facts.correct,
             mint_facts.FACT_TABLES,
             mint_facts.derive,
             totals.of_ltz,
@@ -130,7 +130,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             perk_facts.insert,
             perk_facts.undo_above,
             perk_facts.TABLES,
-            perk_facts.mend,
+            perk_facts.correct,
             perk_facts.FACT_TABLES,
             perk_facts.derive,
             totals.of_perk_nft,
@@ -143,7 +143,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             sale_facts.insert,
             sale_facts.undo_above,
             sale_facts.TABLES,
-            sale_facts.mend,
+            sale_facts.correct,
             sale_facts.FACT_TABLES,
             sale_facts.derive,
             totals.of_points_sale,
@@ -156,7 +156,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             escrow_facts.insert,
             escrow_facts.undo_above,
             escrow_facts.TABLES,
-            escrow_facts.mend,
+            escrow_facts.correct,
             escrow_facts.FACT_TABLES,
             escrow_facts.derive,
             totals.of_business_escrow,

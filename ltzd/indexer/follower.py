@@ -7,6 +7,7 @@ writes the new branch, so that no reader sees a height or balance in between.
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -62,7 +63,7 @@ _FACTS_PER_INSERT = 500
 _SAME_FAILURE_SECONDS = 60.0
 """A node that fails again within this time is not named in the log again."""
 _LONGEST_PAUSE_SECONDS = 2.0
-"""The longest pause between two looks for a node while none answers."""
+"""The longest pause before a node is asked again while none answers."""
 _OTHER_CONTRACTS = (
     "The index does not hold the facts of all contracts of the settings, and is being rebuilt"
 )
@@ -93,8 +94,8 @@ class Follower:
         self._heads: HeadAnnouncements = NoAnnouncements()
         self._branches = Branches(pool, chain.genesis_hash, policy, clock)
         self._finality = FinalityTracker(pool, policy, clock)
-        checks = LogChecks(policy.second_look_seconds, clock)
-        self._witnesses = witnesses = LogWitnesses(policy.second_look_seconds, clock)
+        checks = LogChecks(policy.second_check_seconds, clock)
+        self._witnesses = witnesses = LogWitnesses(policy.second_check_seconds, clock)
         self._reader = BlockReader(contracts, checks, witnesses)
         self._branch_reader = BranchReader(self._reader, policy, clock)
         ranges = RangeReader(contracts, checks, witnesses)
@@ -140,7 +141,7 @@ class Follower:
         self._heads = heads
 
     async def run(self) -> None:
-        """Follows the chain whenever the lease is free, until cancelled.
+        """Follow the chain whenever the lease is free, until cancelled.
 
         An impossible fact, and a reorg below finality, stop the index and not this task.
         """
@@ -180,7 +181,7 @@ class Follower:
                 return
 
     async def serve(self) -> None:
-        """Follows the chain for one term, under a lease that the caller holds.
+        """Follow the chain for one term, under a lease that the caller holds.
 
         Raises LaneLost, NodeUnavailable and DatabaseUnavailable, which end the term.
         """
@@ -200,7 +201,7 @@ class Follower:
             raise errors.exceptions[0] from errors
 
     async def _run_audit(self) -> None:
-        """Audits the live index; fresh tables have just been read, and are audited once live."""
+        """Audit the live index; fresh tables have just been read, and are audited once live."""
         if not self._policy.is_rebuild:
             await self._audit.run(self._epoch)
 
@@ -221,10 +222,10 @@ class Follower:
                 await self._give_up(error)
 
     async def _give_up(self, error: Broken) -> None:
-        """Stops the index, unless the cause is found and mended. Raises Unavailable."""
+        """Stop the index, unless the cause is found and corrected. Raises Unavailable."""
         await self._backfill.forget()
         try:
-            if not isinstance(error, IndexStopped) and await self._self_repair.may_go_on(
+            if not isinstance(error, IndexStopped) and await self._self_repair.attempt(
                 self._node.pinned(), self._epoch, error
             ):
                 return
@@ -234,7 +235,7 @@ class Follower:
         await self._stop.stop(self._epoch, f"After block {cursor.number}: {reason_of(error)}")
 
     async def _pause(self) -> None:
-        """Waits until a node announces a head, or the next poll is due.
+        """Wait until a node announces a head, or the next poll is due.
 
         An announced head that the node in use lacks is polled for soon, with growing pauses.
         While announcements lead to no block, a node that repeats them causes no more polls than
@@ -255,7 +256,7 @@ class Follower:
         self._announced = self._expected = announced or 0
 
     async def begin_term(self) -> None:
-        """Begins a term by raising the epoch, which fences off the holders of earlier terms.
+        """Begin a term by raising the epoch, which fences off the holders of earlier terms.
 
         If any block was indexed without all of the contracts, the index stands still, and a rebuild
         is ordered instead. A stopped index stays stopped.
@@ -280,7 +281,7 @@ class Follower:
         await self._stop.read()
 
     async def step(self) -> bool:
-        """Compares one node's head with the cursor and acts on it.
+        """Compare one node's head with the cursor and act on it.
 
         Returns whether the next step can follow at once. Everything that is written comes from one
         node; the others are asked if the decision needs a second opinion. If the node fails, the
@@ -351,7 +352,7 @@ class Follower:
         return replace(poll, final=final)
 
     async def _advance(self, node: Node, cursor: Cursor, poll: HeadPoll) -> bool:
-        """Commits the next blocks; far from the head several commits follow one poll."""
+        """Commit the next blocks; far from the head several commits follow one poll."""
         until = self._clock() + self._policy.backfill.turn_seconds
         settled = self._settled(poll)
         while True:
@@ -408,7 +409,7 @@ class Follower:
         raise NodeUnavailable(f"A node's log is impossible: {error.message}") from error
 
     async def _switch_branch(self, cursor: Cursor, ruling: Undo) -> bool:
-        """Undoes the old branch and writes the new one in one database transaction.
+        """Undo the old branch and write the new one in one database transaction.
 
         Returns False if the new branch cannot be read as a whole yet. If its facts are impossible,
         the old branch is undone alone, and ImpossibleFact is raised.
@@ -435,7 +436,7 @@ class Follower:
         return True
 
     async def _undo_alone(self, cursor: Cursor, fork: tuple[int, Hash32], head_number: int) -> None:
-        """Undoes the old branch in a database transaction of its own."""
+        """Undo the old branch in a database transaction of its own."""
         async with transaction(self._pool) as connection:
             self._cursor = await self._undo(connection, cursor, fork, head_number)
             await wakeups.notify(connection, BLOCKS)
@@ -459,7 +460,7 @@ class Follower:
         head_number: int,
         fork: tuple[int, Hash32] | None = None,
     ) -> Cursor:
-        """Returns the new cursor. With `fork` the blocks above it are undone first."""
+        """Return the new cursor. With `fork` the blocks above it are undone first."""
         counts = block_range.fact_counts()
         unmatched_mints = 0
         with (
@@ -488,17 +489,21 @@ class Follower:
                         unmatched_mints += await contract.insert(connection, batch) or 0
                 await wakeups.notify(connection, BLOCKS)
         self._wakeups.notify(BLOCKS)
-        if self._head_seen_at is not None and block_range.last[0] >= self._head_number:
-            telemetry.HEAD_TO_COMMIT_SECONDS.observe(self._clock() - self._head_seen_at)
         telemetry.BLOCKS.inc(block_range.last[0] - cursor.number)
+        self._report_facts(block_range.last[0], counts, unmatched_mints)
+        self._cursor = Cursor(*block_range.last, cursor.final_number)
+        return self._cursor
+
+    def _report_facts(self, last_number: int, counts: Counter[str], unmatched_mints: int) -> None:
+        """Set the metrics of a commit of blocks up to `last_number`; log mints without a reward."""
+        if self._head_seen_at is not None and last_number >= self._head_number:
+            telemetry.HEAD_TO_COMMIT_SECONDS.observe(self._clock() - self._head_seen_at)
         for kind, count in counts.items():
             telemetry.FACTS.labels(kind).inc(count)
         telemetry.REWARDS_MINTED.inc(counts[RewardMinted.kind] - unmatched_mints)
         if unmatched_mints and not self._policy.is_rebuild:
             telemetry.FOREIGN_MINTS.inc(unmatched_mints)
-            log.error("mints.foreign", blocks_to=block_range.last[0], count=unmatched_mints)
-        self._cursor = Cursor(*block_range.last, cursor.final_number)
-        return self._cursor
+            log.error("mints.foreign", blocks_to=last_number, count=unmatched_mints)
 
     async def _finalize(self, node: Node, cursor: Cursor, claim: int | None) -> None:
         final = await self._finality.new_height(node, claim, cursor)

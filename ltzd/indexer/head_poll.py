@@ -32,7 +32,7 @@ class HeadPoll:
 async def poll_head(
     node: Node, cursor: Cursor, contracts: Sequence[IndexedContract], expected: int
 ) -> HeadPoll:
-    """Polls a node; reads the blocks up to height `expected`, too, if that is above the cursor."""
+    """Poll a node; reads the blocks up to height `expected`, too, if that is above the cursor."""
     headers: Sequence[Header | None] = ()
     logs: Sequence[NodeLog] = ()
     if expected > cursor.number:

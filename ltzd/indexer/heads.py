@@ -16,7 +16,7 @@ class HeadAnnouncements(Protocol):
         """
 
     def observe(self, head: Header) -> None:
-        """Records a head that the follower has read from a node."""
+        """Record a head that the follower has read from a node."""
 
 
 class NoAnnouncements:

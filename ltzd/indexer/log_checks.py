@@ -22,7 +22,7 @@ from ltzd.errors import NodeUnavailable
 from ltzd.indexer.completeness.block_logs import fits_block, read_block_logs
 from ltzd.indexer.completeness.doubts import RangeDoubts, is_doubted
 from ltzd.indexer.contracts import IndexedContract, NodeLog
-from ltzd.rules.indexer.disputes import SECOND_LOOK_SECONDS
+from ltzd.rules.indexer.disputes import SECOND_CHECK_SECONDS
 from ltzd.values import Address, Hash32, address_of
 
 log = structlog.get_logger()
@@ -39,7 +39,7 @@ class LogChecks:
     """Remembers whether the chain fills its blooms, and which answers await a second node."""
 
     def __init__(
-        self, patience_seconds: float = SECOND_LOOK_SECONDS, clock: Clock = loop_time
+        self, patience_seconds: float = SECOND_CHECK_SECONDS, clock: Clock = loop_time
     ) -> None:
         self._patience_seconds = patience_seconds
         self._clock = clock
@@ -49,7 +49,7 @@ class LogChecks:
         """The block whose empty answer awaits a second node, and since when."""
 
     def learn(self, headers: Iterable[Header], logs_of: Mapping[Hash32, object]) -> None:
-        """Learns from blocks and their logs whether this chain fills its blooms."""
+        """Learn from blocks and their logs whether this chain fills its blooms."""
         for header in headers:
             if any(header.bloom):
                 self._fills_blooms = True

@@ -32,7 +32,7 @@ from ltzd.indexer.branches import BRANCH
 from ltzd.indexer.contracts import NodeLog
 from ltzd.indexer.log_checks import LOGS
 from ltzd.indexer.slices import slices
-from ltzd.rules.indexer.disputes import SECOND_LOOK_SECONDS
+from ltzd.rules.indexer.disputes import SECOND_CHECK_SECONDS
 from ltzd.values import Address, Hash32, address_of, hash_of
 
 log = structlog.get_logger()
@@ -112,7 +112,7 @@ class LogWitnesses:
     """Remembers since when no other node has answered, and when nodes last disagreed."""
 
     def __init__(
-        self, patience_seconds: float = SECOND_LOOK_SECONDS, clock: Clock = loop_time
+        self, patience_seconds: float = SECOND_CHECK_SECONDS, clock: Clock = loop_time
     ) -> None:
         self.patience_seconds = patience_seconds
         self._clock = clock
@@ -154,7 +154,7 @@ class LogWitnesses:
         if deniers:
             self._note_denial(own, deniers)
             return None
-        return own.confirmed() if self._is_patience_over(node, begun) else None
+        return own.confirmed() if self._note_silence(node, begun) else None
 
     def _note_dispute(self, testimonies: Iterable[Testimony], kind: str = LOGS) -> None:
         """Each step asks again: a dispute that lasts is logged once."""
@@ -172,7 +172,8 @@ class LogWitnesses:
         else:
             self._note_dispute([own, *deniers])
 
-    def _is_patience_over(self, node: Node, begun: float) -> bool:
+    def _note_silence(self, node: Node, begun: float) -> bool:
+        """Note that no other node answers; return whether that has lasted for the patience."""
         if self._unwitnessed_since is None:
             self._unwitnessed_since = begun
         waited = self._clock() - self._unwitnessed_since
@@ -181,7 +182,7 @@ class LogWitnesses:
     async def _witnesses(
         self, own: Testimony, question: LogQuestion
     ) -> tuple[list[Testimony], list[Testimony], bool]:
-        """Asks the other nodes until one agrees, or all have answered.
+        """Ask the other nodes until one agrees, or all have answered.
 
         Returns the nodes that show the last block, those that deny it although it is settled, and
         whether a node may become a witness in a moment: it lacks the blocks, or does not answer. A
@@ -205,7 +206,7 @@ class LogWitnesses:
         return witnesses, deniers, has_late
 
     async def _testimony(self, other: Node, question: LogQuestion) -> Testimony | None:
-        """Returns None if the node does not answer in time, or has no block at the last height."""
+        """Return None if the node does not answer in time, or has no block at the last height."""
         try:
             # `read` bounds each request; a range may take several.
             async with asyncio.timeout(2 * self.patience_seconds):

@@ -37,7 +37,7 @@ class BranchReader:
         """The branch beyond the height of the old one, or as far as one commit may hold it.
 
         Returns None while a part of it cannot be read, for example because the chain changes; after
-        `second_look_seconds` the part that can be read is enough. Raises NodeUnavailable, and
+        `second_check_seconds` the part that can be read is enough. Raises NodeUnavailable, and
         Broken for a log that only another contract can have written.
         """
         number, fork_hash = undo.fork
@@ -58,7 +58,7 @@ class BranchReader:
         if parts[-1].last[0] == last or _count_facts(parts) >= self._policy.branch_facts:
             self._incomplete = None
             return branch
-        return branch if self._has_waited(fork_hash) else None
+        return branch if self._note_incomplete(fork_hash) else None
 
     async def _read_parts(self, undo: Undo, last: int) -> list[BlockRange]:
         """Ranges that follow the fork and each other, up to block `last` if that can be read.
@@ -79,11 +79,12 @@ class BranchReader:
             number, tip = part.last
         return parts
 
-    def _has_waited(self, fork_hash: Hash32) -> bool:
+    def _note_incomplete(self, fork_hash: Hash32) -> bool:
+        """Note that the branch is incomplete; return whether that has lasted long enough."""
         now = self._clock()
         if self._incomplete is None or self._incomplete[0] != fork_hash:
             self._incomplete = fork_hash, now
-        return now - self._incomplete[1] >= self._policy.second_look_seconds
+        return now - self._incomplete[1] >= self._policy.second_check_seconds
 
 
 def _count_facts(parts: Sequence[BlockRange]) -> int:

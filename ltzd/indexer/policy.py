@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ltzd.rules.indexer.disputes import SECOND_LOOK_SECONDS, DisputePolicy
+from ltzd.rules.indexer.disputes import SECOND_CHECK_SECONDS, DisputePolicy
 
 SLOWEST_POLL_SECONDS = 2.0
 """Reads are to follow a reorg within 3 s, also where no node announces heads."""
@@ -41,7 +41,7 @@ class AuditPolicy:
     """The pause after all settled blocks were audited."""
     totals_seconds: float = 30.0
     """The time between two comparisons of totals at the head; each backfill range ends with one."""
-    second_look_seconds: float = 2.0
+    second_check_seconds: float = 2.0
     """The pause before totals that differ are read again."""
 
 
@@ -76,7 +76,7 @@ class IndexerPolicy:
     branch_facts: int = 50_000
     """The most facts of a reorg's new branch in the commit that undoes the old branch. The new
     branch is read in parts of `head_blocks`."""
-    second_look_seconds: float = SECOND_LOOK_SECONDS
+    second_check_seconds: float = SECOND_CHECK_SECONDS
     """How long blocks must be missing before they count as gone, how long an empty answer for logs
     waits for a second node, and how long a reorg waits for the whole of its new branch."""
     stall_seconds: float = 6.0
@@ -99,4 +99,4 @@ class IndexerPolicy:
 
     @property
     def dispute_policy(self) -> DisputePolicy:
-        return DisputePolicy(self.second_look_seconds, self.stall_seconds)
+        return DisputePolicy(self.second_check_seconds, self.stall_seconds)

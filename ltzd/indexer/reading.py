@@ -78,7 +78,7 @@ class BlockReader:
         self._witnesses = witnesses
 
     async def read_head(self, node: Node, first: int, last: int) -> BlockRange | None:
-        """Reads the blocks first…last with all their headers.
+        """Read the blocks first…last with all their headers.
 
         The range ends early if the node has fewer blocks. Returns None if the node's answers do not
         fit each other, which happens while the chain changes: the caller asks again.
@@ -138,7 +138,7 @@ class BlockReader:
         return await _block_range(chain[0].parent_hash, chain, confirmed.logs, self._contracts)
 
     async def read_range(self, node: Node, first: int, last: int) -> BlockRange | None:
-        """Reads the final blocks first…last by one `eth_getLogs`, checked by the blooms of all.
+        """Read the final blocks first…last by one `eth_getLogs`, checked by the blooms of all.
 
         The range has the length that this node has accepted so far, and ends earlier if the node
         refuses it as too large. Returns None if the node's answers do not fit each other. Raises
@@ -358,7 +358,7 @@ def joined(ranges: Sequence[BlockRange]) -> BlockRange:
 def _group_by_contract(
     logs: Iterable[NodeLog], contracts: Contracts
 ) -> Mapping[Address, list[NodeLog]]:
-    """Ignores logs of contracts that the node was not asked for."""
+    """Ignore logs of contracts that the node was not asked for."""
     by_text: dict[str, list[NodeLog]] = defaultdict(list)
     for entry in logs:
         by_text[entry["address"]].append(entry)
@@ -369,7 +369,7 @@ def _group_by_contract(
 
 
 async def decode_all(contract: IndexedContract, logs: Iterable[NodeLog]) -> list[Fact]:
-    """Returns each fact once, in the order of the chain: a node may return a log twice."""
+    """Return each fact once, in the order of the chain: a node may return a log twice."""
     facts: dict[tuple[int, Hash32, int], Fact] = {}
     for entries in slices(logs, _LOGS_PER_SLICE):
         facts.update((fact.position.order, fact) for fact in _decoded(contract, entries))

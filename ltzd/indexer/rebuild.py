@@ -49,9 +49,9 @@ from ltzd.store.wakeups import BLOCKS, WakeupHub
 
 log = structlog.get_logger()
 
-_MEND_KEPT = (
-    "Run: ltzd index repair, which mends them and begins the rebuild again; or cancel the rebuild, "
-    "and order one that keeps nothing, without --from"
+_REPAIR_KEPT = (
+    "Run: ltzd index repair, which corrects them and begins the rebuild again; or cancel the "
+    "rebuild, and order one that keeps nothing, without --from"
 )
 
 
@@ -59,8 +59,8 @@ _MEND_KEPT = (
 class RebuildPolicy:
     """Pauses in seconds."""
 
-    look_seconds: float = 1.0
-    """Between two looks whether a rebuild is ordered, cancelled, or ready to swap."""
+    poll_seconds: float = 1.0
+    """Between two reads of whether a rebuild is ordered, cancelled, or ready to swap."""
     retry_seconds: float = 5.0
     """After a failure; doubled each time for facts that contradict each other, up to
     `longest_retry_seconds`."""
@@ -119,14 +119,14 @@ class Rebuilder:
         self._outage = Outage("rebuild.interrupted", "rebuild.continues")
 
     async def run(self) -> None:
-        """Carries out rebuilds until cancelled.
+        """Carry out rebuilds until cancelled.
 
         A fact that contradicts the others delays the rebuild and never ends the process: the live
         index, HTTP and the lanes do not need the fresh tables. The rebuild stays open, since
-        `ltzd index repair` can mend the kept facts, and then begins it again.
+        `ltzd index repair` can correct the kept facts, and then begins the rebuild again.
         """
         while True:
-            pause = self._policy.look_seconds
+            pause = self._policy.poll_seconds
             try:
                 rebuild = await self._open_rebuild()
                 if rebuild is not None and self._is_postponed(rebuild):
@@ -155,7 +155,7 @@ class Rebuilder:
         return loop_time() < postponed.retry_at
 
     def _postpone(self, rebuild: Rebuild) -> None:
-        """Lets the pause grow while the rebuild fails in the same state."""
+        """Let the pause grow while the rebuild fails in the same state."""
         before, pause = self._postponed, self._policy.retry_seconds
         if before is not None and before.is_of(rebuild):
             pause = min(2 * before.pause, self._policy.longest_retry_seconds)
@@ -199,7 +199,7 @@ class Rebuilder:
             await orders.note_error(connection, rebuild.id, error)
 
     async def _continue(self, rebuild: Rebuild) -> None:
-        """Does what the state asks for; returns when the state may have changed."""
+        """Do what the state asks for; returns when the state may have changed."""
         if rebuild.state == "swapped":
             await self._reconcile(rebuild)
             await self._drop_replaced(rebuild)
@@ -251,7 +251,7 @@ class Rebuilder:
             pool.terminate()
 
     async def _fill(self, rebuild: Rebuild) -> None:
-        """Fills the fresh tables up to the head, and swaps. Returns early if it is cancelled."""
+        """Fill the fresh tables up to the head, and swap. Returns early if it is cancelled."""
         async with self._fresh_pool() as pool:
             if rebuild.state == "copying":
                 await self._copy(rebuild, pool)
@@ -266,7 +266,7 @@ class Rebuilder:
             self._hub.notify(BLOCKS)
 
     async def _copy(self, rebuild: Rebuild, pool: Pool) -> None:
-        """Copies the final facts below `from_block`, and what follows from them."""
+        """Copy the final facts below `from_block`, and what follows from them."""
         chain_id = self._chain.chain_id
         fact_tables = [table.name for contract in self._contracts for table in contract.fact_tables]
         derive = [contract.derive for contract in self._contracts]
@@ -310,11 +310,11 @@ class Rebuilder:
             cursor = fresh.cursor_number
             if fresh.is_stopped:
                 await self._resume(rebuild, pool)
-            elif may_swap(fresh, live) and not is_analyzed:
-                await self._analyze()
-                is_analyzed = True
-                continue
             elif may_swap(fresh, live):
+                if not is_analyzed:
+                    await self._analyze()
+                    is_analyzed = True
+                    continue
                 try:
                     if await self._swap(rebuild):
                         return True
@@ -324,7 +324,7 @@ class Rebuilder:
                     await asyncio.sleep(busy)
                     busy = min(2 * busy, self._policy.busiest_seconds)
                     continue
-            await self._blocks.wait(self._policy.look_seconds)
+            await self._blocks.wait(self._policy.poll_seconds)
 
     async def _may_fill(self, rebuild: Rebuild) -> bool:
         """False once the tables begin again or end, also because a newer version has upgraded the
@@ -338,7 +338,7 @@ class Rebuilder:
             await self._note(rebuild, None)
 
     async def _resume(self, rebuild: Rebuild, pool: Pool) -> None:
-        """Lets the fresh index go on after a pause, as the nodes may have been mended."""
+        """Let the fresh index go on after a pause, as the nodes may have recovered."""
         async with session(pool) as connection:
             reason = await chains.stopped_reason(connection, self._chain.chain_id)
         await self._note(rebuild, f"The fresh tables are stopped. {reason}")
@@ -380,7 +380,7 @@ class Rebuilder:
         await self._end(rebuild)
 
     async def _end(self, rebuild: Rebuild) -> None:
-        """Ends a rebuild, unless another process has ended it: this one may have been frozen."""
+        """End a rebuild, unless another process has ended it: this one may have been frozen."""
         async with transaction(self._pool) as connection:
             if await orders.end(connection, rebuild.id):
                 await fresh_tables.drop_fresh(connection)
@@ -395,7 +395,7 @@ def _kept_facts_blamed(rebuild: Rebuild) -> Iterator[None]:
     except ImpossibleFact as error:
         raise ImpossibleFact(
             f"The facts below block {rebuild.from_block}, which the rebuild keeps, contradict each "
-            f"other: {error.message}. {_MEND_KEPT}"
+            f"other: {error.message}. {_REPAIR_KEPT}"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Finds the facts that the index lacks, has wrong or has invented, and mends them.
+"""Finds the facts that the index lacks, has wrong or has invented, and corrects them.
 
 A range is read from a node and compared with the tables. Each block that differs is then read
 again, by its receipts, and from a second node if there is one; only these answers correct facts.
@@ -26,10 +26,10 @@ from ltzd.indexer.policy import IndexerPolicy
 from ltzd.indexer.reading import BlockRange, BlockReader, addresses
 from ltzd.rules.indexer.differences import Difference, compare_rows
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.indexer import chains, derived_rows, mending
+from ltzd.store.indexer import chains, derived_rows, index_correction
 from ltzd.store.indexer.chains import BlockRow, Cursor
 from ltzd.store.indexer.fact_rows import FactKey, TableCorrection, read_rows
-from ltzd.store.indexer.mending import NO_MENDING, Mending
+from ltzd.store.indexer.index_correction import NO_CORRECTION, IndexCorrection
 from ltzd.values import Hash32, address_of
 
 log = structlog.get_logger()
@@ -44,14 +44,14 @@ _MOST_WAITING = 200_000
 class RangeCheck:
     """The blocks first…last, compared.
 
-    `mending` corrects the differences. `undecided` are the blocks of which nodes show other facts
+    `correction` removes the differences. `undecided` are the blocks of which nodes show other facts
     than the index, and nothing tells who is right: they are left as they are.
     """
 
     first: int
     last: int
     differences: Sequence[Difference] = ()
-    mending: Mending = NO_MENDING
+    correction: IndexCorrection = NO_CORRECTION
     undecided: Sequence[int] = ()
 
     def counts(self) -> Counter[str]:
@@ -73,7 +73,7 @@ class _Block:
 
 
 class IndexRepair:
-    """Checks ranges of one chain's index, and mends what a check has found."""
+    """Checks ranges of one chain's index, and corrects what a check has found."""
 
     def __init__(
         self,
@@ -88,18 +88,18 @@ class IndexRepair:
         self._policy = policy
         self._reader = BlockReader(
             contracts,
-            LogChecks(policy.second_look_seconds),
-            LogWitnesses(policy.second_look_seconds),
+            LogChecks(policy.second_check_seconds),
+            LogWitnesses(policy.second_check_seconds),
         )
         self._waiting: list[RangeCheck] = []
         """Checks whose corrections depend on corrections of other blocks."""
 
-    def has_unmended(self) -> bool:
+    def has_uncorrected(self) -> bool:
         """Whether corrections wait for others that no check has found so far."""
         return bool(self._waiting)
 
     async def walk(self, node: Node, first: int, last: int) -> AsyncIterator[RangeCheck]:
-        """Checks first…last range by range, in order, as far as blocks are indexed.
+        """Check first…last range by range, in order, as far as blocks are indexed.
 
         Raises NodeUnavailable as `check` does.
         """
@@ -111,7 +111,7 @@ class IndexRepair:
             first = check.last + 1
 
     async def check(self, node: Node, first: int, last: int) -> RangeCheck:
-        """Compares blocks from `first` on, at most up to `last`; the range may end before.
+        """Compare blocks from `first` on, at most up to `last`; the range may end before.
 
         Blocks above the cursor are not compared: `last` is below `first` if none is. Raises
         NodeUnavailable if the node does not show the indexed chain, or does not answer.
@@ -137,7 +137,7 @@ class IndexRepair:
     async def check_blocks(
         self, node: Node, numbers: Iterable[int], first: int, last: int
     ) -> RangeCheck:
-        """Compares single blocks of the range first…last by their receipts."""
+        """Compare single blocks of the range first…last by their receipts."""
         async with session(self._pool) as connection:
             final_number = (await chains.cursor(connection, self._chain_id)).final_number
         differences: list[Difference] = []
@@ -159,20 +159,20 @@ class IndexRepair:
                     BlockRow(header.number, header.hash, header.parent_hash, header.timestamp)
                 )
         contracts = [
-            (contract.mend, tables)
+            (contract.correct, tables)
             for contract, tables in zip(self._contracts, corrections, strict=True)
             if tables
         ]
         open_heights = frozenset(block.number for block in blocks if block.number > final_number)
         return RangeCheck(
-            first, last, differences, Mending(blocks, contracts, open_heights), undecided
+            first, last, differences, IndexCorrection(blocks, contracts, open_heights), undecided
         )
 
-    async def mend(self, check: RangeCheck, epoch: int | None = None) -> int:
-        """Mends what a check has found; returns how many facts were corrected.
+    async def correct(self, check: RangeCheck, epoch: int | None = None) -> int:
+        """Correct what a check has found; returns how many facts were corrected.
 
         A correction that depends on a block which is not checked yet waits, and both are made
-        together; `has_unmended` says whether any waits. Other corrections are made at once.
+        together; `has_uncorrected` says whether any waits. Other corrections are made at once.
         `epoch` is the term's, for the holder of the indexer's lease.
 
         Raises LaneLost, and IndexMoved if the blocks are not indexed any more.
@@ -182,12 +182,15 @@ class IndexRepair:
         await self._forget_outdated(check)
         together = [*self._waiting, check]
         try:
-            count = await self._mend_all(together, epoch)
+            count = await self._correct_all(together, epoch)
         except ImpossibleFact:
             if self._waiting:
                 with suppress(ImpossibleFact):
-                    return await self._mend_all([check], epoch)
-            if mending.merge([each.mending for each in together]).count() > _MOST_WAITING:
+                    return await self._correct_all([check], epoch)
+            if (
+                index_correction.merge([each.correction for each in together]).count()
+                > _MOST_WAITING
+            ):
                 raise
             self._waiting = together
             return 0
@@ -195,22 +198,22 @@ class IndexRepair:
         return count
 
     async def _forget_outdated(self, check: RangeCheck) -> None:
-        """Ends the waiting of corrections that a check has found again, or that a reorg undid."""
-        heights = check.mending.heights()
-        waiting = [each for each in self._waiting if not each.mending.heights() <= heights]
+        """End the waiting of corrections that a check has found again, or that a reorg undid."""
+        heights = check.correction.heights()
+        waiting = [each for each in self._waiting if not each.correction.heights() <= heights]
         if waiting:
             async with session(self._pool) as connection:
                 waiting = [
                     each
                     for each in waiting
-                    if await mending.is_indexed_still(connection, each.mending)
+                    if await index_correction.is_indexed_still(connection, each.correction)
                 ]
         self._waiting = waiting
 
-    async def _mend_all(self, checks: Sequence[RangeCheck], epoch: int | None) -> int:
-        merged = mending.merge([each.mending for each in checks])
+    async def _correct_all(self, checks: Sequence[RangeCheck], epoch: int | None) -> int:
+        merged = index_correction.merge([each.correction for each in checks])
         async with transaction(self._pool) as connection:
-            await mending.mend(connection, self._chain_id, merged, epoch=epoch)
+            await index_correction.apply(connection, self._chain_id, merged, epoch=epoch)
         for each in checks:
             counts = each.counts()
             for kind, count in counts.items():
@@ -218,8 +221,10 @@ class IndexRepair:
             log.warning("index.mended", from_block=each.first, to_block=each.last, **counts)
         return merged.count()
 
-    async def check_derived(self, *, mends: bool = False, epoch: int | None = None) -> Counter[str]:
-        """Counts the rows that do not follow from the facts, by table; rebuilds them with `mends`.
+    async def check_derived(
+        self, *, corrects: bool = False, epoch: int | None = None
+    ) -> Counter[str]:
+        """Count the rows that do not follow from the facts, by table; `corrects` rebuilds them.
 
         Takes seconds for millions of facts, in which a repair delays the indexer. Raises
         LaneLost, and ImpossibleFact if the facts themselves contradict each other.
@@ -227,14 +232,14 @@ class IndexRepair:
         counts: Counter[str] = Counter()
         for table in (table for contract in self._contracts for table in contract.derived):
             async with transaction(self._pool) as connection:
-                if mends:
+                if corrects:
                     await chains.lock_cursor(connection, self._chain_id, epoch)
                 keys = await derived_rows.search(connection, table)
-                if keys and mends:
+                if keys and corrects:
                     await table.rebuild(connection, keys)
             if keys:
                 counts[table.name] = len(keys)
-                if mends:
+                if corrects:
                     telemetry.FACTS_MENDED.labels("derived").inc(len(keys))
                     log.warning("index.rebuilt_rows", table=table.name, rows=len(keys))
         return counts
@@ -277,7 +282,7 @@ class IndexRepair:
     async def _compare_block(
         self, block: _Block, corrections: Sequence[dict[str, TableCorrection]]
     ) -> list[Difference] | None:
-        """Adds the corrections of one block to the corrections of each contract.
+        """Add the corrections of one block to the corrections of each contract.
 
         Returns None, and adds nothing, if the block's bloom contradicts a single node, or other
         nodes name other transactions.

@@ -42,11 +42,11 @@ class SelfRepair:
         self._attempts = 0
         self._failed_searches = 0
 
-    async def may_go_on(self, node: Node, epoch: int, error: Broken) -> bool:
-        """Whether another attempt is worthwhile: a cause was corrected, or the nodes may answer
-        differently.
+    async def attempt(self, node: Node, epoch: int, error: Broken) -> bool:
+        """Search for the cause and correct it; return whether the indexer should go on.
 
-        Returns after the pause that the next attempt needs. Raises Unavailable.
+        The indexer should go on if a cause was corrected, or if the nodes may answer differently.
+        Returns after the pause that the next step needs. Raises Unavailable.
         """
         async with session(self._pool) as connection:
             cursor = await chains.cursor(connection, self._chain_id)
@@ -60,27 +60,27 @@ class SelfRepair:
             reason=error.message,
         )
         try:
-            mended = await self._search(node, epoch, audited + 1, cursor.number)
+            corrected = await self._search(node, epoch, audited + 1, cursor.number)
             self._failed_searches = 0
         except NodeUnavailable:
             self._failed_searches += 1
             if self._failed_searches < _MOST_FAILED_SEARCHES:
                 raise
-            mended = 0
+            corrected = 0
         self._attempts += 1
-        if not mended and self._attempts == _ATTEMPTS - 1:
-            mended = (await self._repair.check_derived(mends=True, epoch=epoch)).total()
-        if mended:
-            log.warning("indexer.repaired_itself", facts=mended)
+        if not corrected and self._attempts == _ATTEMPTS - 1:
+            corrected = (await self._repair.check_derived(corrects=True, epoch=epoch)).total()
+        if corrected:
+            log.warning("indexer.repaired_itself", facts=corrected)
             self._attempts = 0
             return True
         if self._attempts >= _ATTEMPTS:
             return False
-        await asyncio.sleep(self._policy.second_look_seconds)
+        await asyncio.sleep(self._policy.second_check_seconds)
         return True
 
     async def _search(self, node: Node, epoch: int, first: int, last: int) -> int:
-        """Mends the newest range that differs; returns how many facts were corrected.
+        """Correct the newest range that differs; returns how many facts were corrected.
 
         A single node is asked for receipts, too: its answers to `eth_getLogs` may lack the same log
         again.
@@ -88,17 +88,17 @@ class SelfRepair:
         until = self._clock() + self._policy.search_seconds
         while last >= first and self._clock() < until:
             begin = max(first, last - self._policy.range_blocks + 1)
-            mended = await self._search_range(node, epoch, begin, last)
-            if mended:
-                return mended
+            corrected = await self._search_range(node, epoch, begin, last)
+            if corrected:
+                return corrected
             last = begin - 1
         return 0
 
     async def _search_range(self, node: Node, epoch: int, first: int, last: int) -> int:
-        mended = 0
+        corrected = 0
         async for check in self._repair.walk(node, first, last):
-            mended += await self._repair.mend(check, epoch)
-        if not mended and node.is_alone:
+            corrected += await self._repair.correct(check, epoch)
+        if not corrected and node.is_alone:
             check = await self._repair.check_receipts(node, first, last)
-            mended += await self._repair.mend(check, epoch)
-        return mended
+            corrected += await self._repair.correct(check, epoch)
+        return corrected

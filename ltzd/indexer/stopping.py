@@ -40,13 +40,13 @@ class IndexStop:
         self.reason: str | None = None
 
     async def read(self) -> str | None:
-        """Reads the reason from the database."""
+        """Read the reason from the database."""
         async with session(self._pool) as connection:
             self._set(await chains.stopped_reason(connection, self._chain_id))
         return self.reason
 
     async def stop(self, epoch: int, reason: str) -> None:
-        """Writes the reason, fenced by the term's epoch. Raises LaneLost, DatabaseUnavailable."""
+        """Write the reason, fenced by the term's epoch. Raises LaneLost, DatabaseUnavailable."""
         async with transaction(self._pool) as connection:
             await chains.stop(connection, self._chain_id, epoch, reason)
             await wakeups.notify(connection, BLOCKS)
@@ -55,7 +55,7 @@ class IndexStop:
         self._set(reason)
 
     async def wait(self, seconds: float | None = None) -> bool:
-        """Waits, then reads from the database whether the index may continue, and returns that."""
+        """Wait, then read from the database whether the index may continue, and return that."""
         await self._cleared.wait(seconds)
         if await self.read() is not None:
             return False

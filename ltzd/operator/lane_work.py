@@ -157,7 +157,7 @@ class RelayOutcomeSink(OutcomeSink):
         self._has_followers = await relays.follow(connection, [tx.id for tx, _ in changes])
 
     def notify(self, changes: Sequence[StateChange]) -> None:
-        """Wakes the lanes, too, if relays of the same users wait behind."""
+        """Wake the lanes, too, if relays of the same users wait behind."""
         if changes:
             self._wakeups.notify(RELAYED)
         if self._has_followers:

@@ -95,12 +95,13 @@ class NonceUses:
             self._note_own(view.node, oldest)
             return None
         self._suspect = self._use
-        is_proven = await self._is_proven(view.node, oldest, self._use, final_number)
+        is_proven = await self._prove(view.node, oldest, self._use, final_number)
         return self._use if is_proven else None
 
-    async def _is_proven(
+    async def _prove(
         self, node: Node, oldest: OpenTransaction, use: NonceUse, final_number: int
     ) -> bool:
+        """Ask other nodes about the use; return whether it is proven. Searches again if denied."""
         if use.block_number > final_number:
             return False
         opinions = [

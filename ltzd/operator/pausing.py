@@ -1,10 +1,8 @@
 """The reason why a lane signs nothing, for this process's metric and for the lane's row."""
 
-import time
-
 import structlog
 
-from ltzd.concurrency.clock import Clock
+from ltzd.concurrency.clock import loop_time
 from ltzd.operator.fleet import lane_gauges
 from ltzd.operator.fleet.lane_gauges import LaneIdentity
 from ltzd.store.wakeups import Wakeup
@@ -17,9 +15,8 @@ _LOG_AGAIN_SECONDS = 60.0
 class LanePause:
     """`reason` is None while nothing holds the lane. The object outlasts the lane's terms."""
 
-    def __init__(self, lane: LaneIdentity, clock: Clock = time.monotonic) -> None:
+    def __init__(self, lane: LaneIdentity) -> None:
         self._lane = lane
-        self._clock = clock
         self.reason: str | None = None
         self.changes = Wakeup()
         """Notified when the reason changes."""
@@ -38,7 +35,7 @@ class LanePause:
 
     def _log(self, reason: str) -> None:
         """At most once a minute for each reason: a reason may come and go with each reward."""
-        now = self._clock()
+        now = loop_time()
         if now - self._logged_at.get(reason, -_LOG_AGAIN_SECONDS) >= _LOG_AGAIN_SECONDS:
             self._logged_at[reason] = now
             log.warning("lane.paused", kind=self._lane.kind, reason=reason)

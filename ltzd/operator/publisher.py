@@ -164,7 +164,7 @@ class Publisher:
         return True
 
     def _settle_refusal(self, tx: OpenTransaction, publication: PublishOutcome, text: str) -> bool:
-        if self._is_given_up(tx, publication):
+        if self._note_refusal(tx, publication):
             publication = PublishOutcome.REFUSED_FOR_GOOD
         if self._refused.get(tx.nonce) != (publication, text):
             self._refused[tx.nonce] = publication, text
@@ -181,9 +181,11 @@ class Publisher:
         self._refusals.notify()
         return True
 
-    def _is_given_up(self, tx: OpenTransaction, publication: PublishOutcome) -> bool:
-        """Whether nodes have refused the bytes without an explanation for so long that it counts as
-        a refusal for good.
+    def _note_refusal(self, tx: OpenTransaction, publication: PublishOutcome) -> bool:
+        """Note the outcome; return whether the bytes are given up.
+
+        They are if nodes have refused them without an explanation for so long that this counts as a
+        refusal for good.
 
         Gives up one transaction at a time, the lowest nonce first: if its self-transfer is refused
         as well, the cause is not in the bytes, and the other transactions keep theirs.

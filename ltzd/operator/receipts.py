@@ -186,7 +186,7 @@ class ReceiptReader:
         used = await node.nonce(self._wallet) if None in theirs else 0
         return theirs, headers, used
 
-    async def lost(
+    async def sort_missing(
         self, view: ChainView, missing: Sequence[OpenTransaction], undone_above: int | None
     ) -> tuple[list[OpenTransaction], list[OpenTransaction]]:
         """Sort mined transactions without receipts at the node into lost and held ones.
@@ -199,33 +199,42 @@ class ReceiptReader:
         if not missing:
             return [], []
         own = await _testimonies(view.node, missing)
+        testified = list(zip(missing, own, strict=True))
+        held = [tx for tx, testimony in testified if testimony is BlockTestimony.HOLDS]
         suspects = [
-            tx
-            for tx, each in zip(missing, own, strict=True)
-            if each is _GONE or (each is _BEHIND and _is_undone(tx, undone_above))
+            (tx, testimony)
+            for tx, testimony in testified
+            if testimony is BlockTestimony.GONE
+            or (testimony is BlockTestimony.BEHIND and _is_undone(tx, undone_above))
         ]
         others = view.node.others()[:_OPINIONS] if suspects else []
-        given = await asyncio.gather(*(_testimonies_or_none(each, suspects) for each in others))
-        by_suspect = dict(zip([tx.id for tx in suspects], zip(*given, strict=True), strict=False))
-        lost, held = [], []
-        for tx, each in zip(missing, own, strict=True):
-            opinions = by_suspect.get(tx.id, ())
-            is_undone = each is _BEHIND and _is_undone(tx, undone_above)
-            if each is BlockTestimony.HOLDS:
-                held.append(tx)
-            elif (is_undone and BlockTestimony.HOLDS not in opinions) or is_block_lost(
-                each, opinions, is_alone=view.node.is_alone
-            ):
-                lost.append(tx)
+        opinions = await asyncio.gather(
+            *(_testimonies_or_behind(other, [tx for tx, _ in suspects]) for other in others)
+        )
+        lost = [
+            tx
+            for position, (tx, testimony) in enumerate(suspects)
+            if _is_lost(
+                testimony,
+                [testimonies[position] for testimonies in opinions],
+                is_alone=view.node.is_alone,
+            )
+        ]
         return lost, held
 
 
 _CONTRARY = frozenset({ReceiptOpinion.DIFFERS, ReceiptOpinion.REFUTES})
-_GONE, _BEHIND = BlockTestimony.GONE, BlockTestimony.BEHIND
 
 
 def _is_undone(tx: OpenTransaction, undone_above: int | None) -> bool:
     return undone_above is not None and _block_number(tx) > undone_above
+
+
+def _is_lost(own: BlockTestimony, others: Sequence[BlockTestimony], *, is_alone: bool) -> bool:
+    """Whether a suspect is lost; if the node is behind, the indexer has undone the block."""
+    if own is BlockTestimony.BEHIND:
+        return BlockTestimony.HOLDS not in others
+    return is_block_lost(own, others, is_alone=is_alone)
 
 
 def _comparison(own: Receipt, theirs: Receipt) -> ReceiptOpinion:
@@ -257,7 +266,7 @@ async def _testimonies(node: Node, mined: Sequence[OpenTransaction]) -> list[Blo
     ]
 
 
-async def _testimonies_or_none(
+async def _testimonies_or_behind(
     node: Node, mined: Sequence[OpenTransaction]
 ) -> list[BlockTestimony]:
     try:

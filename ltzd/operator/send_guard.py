@@ -61,8 +61,8 @@ class SendGuard:
         """Whether the lane signs nothing new, and still finishes what only its wallet can do."""
         return self._orders.obstacle == DRAINING and self._orders.state is WalletState.DRAINING
 
-    def fees(self, *, finishes: bool = False) -> Fees | None:
-        """The fees to sign with. Returns None, and sets the reason, if nothing may be signed.
+    def fees_or_pause(self, *, finishes: bool = False) -> Fees | None:
+        """The fees to sign with, or None if nothing may be signed; an obstacle pauses the lane.
 
         `finishes`: the caller signs only work that no other wallet can do, so a draining wallet may
         sign, too.

@@ -104,7 +104,7 @@ class Settlement:
                 missing.append(each.transaction)
         has_undone = cursor.number < self._last_cursor
         undone_above = cursor.number if has_undone else None
-        lost, held = await self._receipts.lost(view, missing, undone_above)
+        lost, held = await self._receipts.sort_missing(view, missing, undone_above)
         for tx in lost:
             log.warning(f"{self._kind}.orphaned", transaction=tx.id, nonce=tx.nonce)
             observations.append((tx, ReceiptLost()))

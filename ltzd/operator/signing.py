@@ -136,14 +136,12 @@ class TransactionSigner:
         ]
 
     def _unsigned(self, nonce: int, call: TransactionCall, fees: Fees) -> UnsignedTransaction:
-        return UnsignedTransaction(
+        return UnsignedTransaction.with_fees(
+            fees,
             chain_id=self._context.lane.chain_id,
             nonce=nonce,
-            max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
-            max_fee_per_gas=fees.max_fee_per_gas,
             gas_limit=call.gas_limit,
             to=call.to,
-            value=call.value_wei,
             data=call.data,
-            is_legacy=fees.is_legacy,
+            value=call.value_wei,
         )

@@ -18,7 +18,7 @@ class TracedSteps:
         self._rewards: dict[int, Sequence[UUID]] = {}
 
     def resume(self, rewards: Mapping[int, Sequence[UUID]]) -> None:
-        """Takes the rewards of transactions that an earlier term has signed, by transaction."""
+        """Take the rewards of transactions that an earlier term has signed, by transaction."""
         self._rewards.update(rewards)
 
     def signed(self, tx: OpenTransaction) -> None:

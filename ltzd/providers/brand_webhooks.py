@@ -24,7 +24,7 @@ _SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix of every secret
 
 
 def guard_policy(*, allow_loopback: bool = False) -> GuardPolicy:
-    """Sets no lower bound for one host: many brands may share it. A slow name or host delays only
+    """Set no lower bound for one host: many brands may share it. A slow name or host delays only
     its own brands."""
     return GuardPolicy(
         allow_loopback=allow_loopback,
@@ -56,7 +56,7 @@ class BrandWebhooks(AsyncCloseable):
     async def post(
         self, message: WebhookMessage, secrets: Sequence[str], at: datetime
     ) -> HttpResponse:
-        """Returns the answer's status and headers, whatever the status. Raises RequestFailed."""
+        """Return the answer's status and headers, whatever the status. Raises RequestFailed."""
         headers = {"Content-Type": "application/json", **signed_headers(message, secrets, at)}
         with telemetry.timed_provider("brand_webhooks"):
             return await self._http.post_for_head(message.url, body=message.body, headers=headers)

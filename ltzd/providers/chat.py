@@ -65,7 +65,7 @@ class ChatUnavailable(Unavailable):
 
 
 def validate_levels_url(text: str) -> str:
-    """Returns `text`. Raises ValueError for a template without both placeholders."""
+    """Return `text`. Raises ValueError for a template without both placeholders."""
     if any(text.count(placeholder) != 1 for placeholder in _PLACEHOLDERS):
         raise ValueError("must hold {guild_id} and {user_id}, each once")
     if re.search(r"[{}]", _filled(text, "", "")):
@@ -104,7 +104,7 @@ class ChatPlatform(AsyncCloseable):
         await self._http.close()
 
     async def observe(self, constraint: ChatConstraint, account: str) -> Json:
-        """Returns the account's roles or level in the guild, for `constraints.is_satisfied`.
+        """Return the account's roles or level in the guild, for `constraints.is_satisfied`.
 
         None if there is no such member. Raises ChatUnavailable.
         """
@@ -146,7 +146,7 @@ class ChatPlatform(AsyncCloseable):
         return level
 
     async def _send(self, request: _Request) -> HttpResponse:
-        """Returns any answer but a 429, which is waited out if there is time."""
+        """Return any answer but a 429, which is waited out if there is time."""
         party = request.service, request.guild
         if self._in_flight[party] >= self._policy.max_waiting:
             raise ChatUnavailable("too many requests are waiting")

@@ -37,7 +37,7 @@ class TxtResolver:
         self._waiting = 0
 
     async def resolve(self, name: str) -> list[str]:
-        """Returns the TXT records of `name`, sorted, the strings of each record joined.
+        """Return the TXT records of `name`, sorted, the strings of each record joined.
 
         Raises DnsUnavailable.
         """

@@ -11,7 +11,7 @@ _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def proven_address(value: object) -> str | None:
-    """Returns the address in lower case, or None for a malformed or ambiguous address."""
+    """Return the address in lower case, or None for a malformed or ambiguous address."""
     if not isinstance(value, str):
         return None
     lowered = value.lower()

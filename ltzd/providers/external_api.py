@@ -10,7 +10,6 @@ import msgspec
 
 from ltzd import telemetry
 from ltzd.errors import Unavailable
-from ltzd.providers.outbound.guarded_connector import HostResolver
 from ltzd.providers.outbound.guarded_http import GuardedHttpClient, GuardPolicy
 from ltzd.providers.outbound.http_client import AsyncCloseable, HttpResponse, RequestFailed
 from ltzd.providers.outbound.json_bodies import InvalidJsonError, decode_json
@@ -30,16 +29,14 @@ class ExternalApiUnavailable(Unavailable):
 
 
 class ExternalApiClient(AsyncCloseable):
-    """`resolve` replaces the machine's resolver."""
-
-    def __init__(self, policy: GuardPolicy, resolve: HostResolver | None = None) -> None:
-        self._http = GuardedHttpClient(policy, resolve)
+    def __init__(self, policy: GuardPolicy) -> None:
+        self._http = GuardedHttpClient(policy)
 
     async def close(self) -> None:
         await self._http.close()
 
     async def ask(self, constraint: ExternalApi, user: Address) -> Json:
-        """Returns the API's whole answer, with fractions as Decimal, for `is_satisfied`.
+        """Return the API's whole answer, with fractions as Decimal, for `is_satisfied`.
 
         Raises ExternalApiUnavailable.
         """

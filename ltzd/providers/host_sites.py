@@ -107,14 +107,14 @@ class HostSiteClient(AsyncCloseable):
         self._waiting: Counter[str] = Counter()
 
     async def close(self) -> None:
-        """Ends requests in flight; their callers get HostSiteUnavailable."""
+        """End requests in flight; their callers get HostSiteUnavailable."""
         await self._requests.close()
         await self._http.close()
 
     async def user_of(
         self, origin: str, credentials: HostCredentials, rest_prefix: str = "wp-json"
     ) -> SiteUser | None:
-        """Returns the member of the log-in, or None if the site refuses the log-in.
+        """Return the member of the log-in, or None if the site refuses the log-in.
 
         `origin` may have a path, if the site lies in one. Callers with the same log-in share one
         request. Raises HostSiteUnavailable, HostSiteBusy while too many callers wait for this site,
@@ -134,7 +134,7 @@ class HostSiteClient(AsyncCloseable):
     def was_recently_valid(
         self, origin: str, credentials: HostCredentials, rest_prefix: str = "wp-json"
     ) -> bool:
-        """Returns whether the site has accepted this log-in within the hour and not refused it
+        """Return whether the site has accepted this log-in within the hour and not refused it
         since. The log-in may have ended: `user_of` checks that."""
         headers = login_headers(credentials)
         if headers is None:
@@ -206,7 +206,7 @@ class HostSiteClient(AsyncCloseable):
 
 
 def login_headers(credentials: HostCredentials) -> Mapping[str, str] | None:
-    """Returns the headers that are forwarded to a site, or None without any proof of a log-in.
+    """Return the headers that are forwarded to a site, or None without any proof of a log-in.
 
     The platform ignores a cookie without its nonce, and prefers a cookie to a password.
     """
@@ -226,7 +226,7 @@ def _login_cookies(header: str) -> Iterator[str]:
 
 
 def _proof_in(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Returns the part of a log-in's headers that has one form only: the nonce, which is one
+    """Return the part of a log-in's headers that has one form only: the nonce, which is one
     session's, or the application password without its spaces, which the platform ignores."""
     if "X-WP-Nonce" in headers:
         return {"X-WP-Nonce": headers["X-WP-Nonce"]}

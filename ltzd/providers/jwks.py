@@ -44,7 +44,7 @@ def key_name(algorithm: str, kid: str) -> str:
 def verification_keys(
     response: HttpResponse, algorithms: Sequence[Algorithm]
 ) -> dict[str, PublicKey]:
-    """Returns the keys of the set in `response` by `key_name`.
+    """Return the keys of the set in `response` by `key_name`.
 
     Raises MalformedAnswerError, also for a set without a usable key: an issuer that signs has one,
     so the set is an accident.

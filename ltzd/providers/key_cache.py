@@ -56,7 +56,7 @@ class KeyCache(ABC):
         await self._reads.close()
 
     async def key(self, name: str) -> PublicKey | None:
-        """Returns None if the issuer has no such key.
+        """Return None if the issuer has no such key.
 
         Raises IdentityUnavailable while the issuer's keys cannot be read.
         """
@@ -65,7 +65,7 @@ class KeyCache(ABC):
         if age >= REFRESH_AGE_SECONDS:
             await self._refresh(age)
         if name not in self._keys:
-            await self._look_for(name, begun)
+            await self._find(name, begun)
         return self._keys.get(name)
 
     async def _refresh(self, age: float) -> None:
@@ -79,14 +79,15 @@ class KeyCache(ABC):
             else:
                 await self._read()
 
-    async def _look_for(self, name: str, begun: int) -> None:
-        """Reads until the key is there, or a read that began after the first `begun` lacks it."""
+    async def _find(self, name: str, begun: int) -> None:
+        """Read until the key is there, or a read that began after the first `begun` lacks it."""
         while name not in self._keys and self._last_read <= begun:
-            if not self._reads and not self._may_look():
+            if not self._reads and not self._take_read():
                 return
             await self._read()
 
-    def _may_look(self) -> bool:
+    def _take_read(self) -> bool:
+        """Take the one read for unknown keys of each pause; return whether the caller may read."""
         if self._failures:
             return True  # Failures have pauses of their own.
         now = self._clock()

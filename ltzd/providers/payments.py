@@ -79,7 +79,7 @@ class PaymentProvider(AsyncCloseable):
             await http.close_async()  # type: ignore[no-untyped-call]
 
     async def open_session(self, order: CheckoutOrder, idempotency_key: str) -> CheckoutPage:
-        """Opens a checkout session; the same key with the same order gives the same session.
+        """Open a checkout session; the same key with the same order gives the same session.
 
         Raises InvalidFields for a field that the provider refuses, IdempotencyKeyReused, and
         PaymentsUnavailable.
@@ -118,7 +118,7 @@ class PaymentProvider(AsyncCloseable):
     async def session(
         self, session_id: str, *, is_announced: bool = False
     ) -> CheckoutSession | None:
-        """Returns the session as it is now; None if our account has no session with this id.
+        """Return the session as it is now; None if our account has no session with this id.
 
         `is_announced`: an event of the provider names the session. Raises PaymentsUnavailable.
         """
@@ -134,7 +134,7 @@ class PaymentProvider(AsyncCloseable):
         raise _unavailable(answer) from answer
 
     def event(self, raw: bytes, signature: str | None) -> object:
-        """Returns the JSON of an event, if the provider has signed it within the tolerance.
+        """Return the JSON of an event, if the provider has signed it within the tolerance.
 
         Raises PaymentRefused.
         """
@@ -158,7 +158,7 @@ class PaymentProvider(AsyncCloseable):
         call: Awaitable[stripe.StripeObject],
         read: Callable[[Mapping[str, Any]], Answer],
     ) -> Answer | _Refusal:
-        """Returns what `read` makes of the answer, or the provider's refusal of the request itself.
+        """Return what `read` makes of the answer, or the provider's refusal of the request itself.
 
         Raises PaymentsUnavailable.
         """
@@ -258,7 +258,7 @@ def _session(session_id: str, answer: Mapping[str, Any]) -> CheckoutSession:
 
 
 def _refunded(payment_intent: object) -> int:
-    """Returns the refunded cents of the charge that has paid."""
+    """Return the refunded cents of the charge that has paid."""
     charge = payment_intent.get("latest_charge") if isinstance(payment_intent, Mapping) else None
     refunded = charge.get("amount_refunded") if isinstance(charge, Mapping) else None
     return refunded if type(refunded) is int else 0

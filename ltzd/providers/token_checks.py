@@ -27,13 +27,13 @@ Header = TypeVar("Header")
 
 
 def refused(reason: Reason) -> Unauthorized:
-    """Counts the refusal. To be raised `from None`: the libraries' errors quote their input."""
+    """Count the refusal. To be raised `from None`: the libraries' errors quote their input."""
     telemetry.TOKEN_CHECKS.labels(reason).inc()
     return Unauthorized("Invalid or expired token")
 
 
 def decode_header(encoded: str, decoder: "msgspec.json.Decoder[Header]") -> Header:
-    """Reads a token's first part; nothing is verified yet. Raises Unauthorized."""
+    """Read a token's first part; nothing is verified yet. Raises Unauthorized."""
     try:
         return decoder.decode(urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
     except (ValueError, RecursionError):
@@ -41,7 +41,7 @@ def decode_header(encoded: str, decoder: "msgspec.json.Decoder[Header]") -> Head
 
 
 def verified_payload(jws: jwt.PyJWS, token: str, key: Any, algorithm: str) -> bytes:
-    """Returns the payload that `key` has signed with `algorithm`. Raises Unauthorized."""
+    """Return the payload that `key` has signed with `algorithm`. Raises Unauthorized."""
     try:
         payload: bytes = jws.decode(token, key, algorithms=[algorithm])
     except jwt.InvalidSignatureError:

@@ -45,7 +45,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DifferingRow:
     """A row on which sides disagree: the values of each, or None for a side without the row.
 
     `reason` is the explanation of a person who has acknowledged it.
@@ -58,12 +58,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """Rows of one kind: `count` in all, of which `findings` are the first."""
+    """Rows of one kind: `count` in all, of which `rows` are the first."""
 
     kind: str
     meaning: str
     count: int
-    findings: tuple[Finding, ...]
+    rows: tuple[DifferingRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +92,19 @@ def explained(
     difference: Disagreement, reasons: Mapping[str, str]
 ) -> tuple[Disagreement | None, Disagreement | None]:
     """The unacknowledged rows, and the acknowledged rows with their reasons, by row id."""
-    left = tuple(row for row in difference.findings if row.id not in reasons)
+    left = tuple(row for row in difference.rows if row.id not in reasons)
     done = tuple(
-        replace(row, reason=reasons[row.id]) for row in difference.findings if row.id in reasons
+        replace(row, reason=reasons[row.id]) for row in difference.rows if row.id in reasons
     )
     return (
-        replace(difference, findings=left, count=difference.count - len(done)) if left else None,
-        replace(difference, findings=done, count=len(done)) if done else None,
+        replace(difference, rows=left, count=difference.count - len(done)) if left else None,
+        replace(difference, rows=done, count=len(done)) if done else None,
     )
 
 
-def first_rows(difference: Disagreement, rows: int) -> Disagreement:
+def first_rows(difference: Disagreement, at_most: int) -> Disagreement:
     """The same with fewer rows named; the count stays."""
-    return replace(difference, findings=difference.findings[:rows])
+    return replace(difference, rows=difference.rows[:at_most])
 
 
 def whole_ltz(units: int) -> int | Decimal:

@@ -111,7 +111,7 @@ class BackgroundMigrations:
         self._sleep = sleep
 
     async def run(self) -> None:
-        """Returns once nothing is pending that this version knows.
+        """Return once nothing is pending that this version knows.
 
         Waits while another process runs the migrations.
         """
@@ -130,7 +130,7 @@ class BackgroundMigrations:
             await self._sleep(_BUSY_SECONDS)
 
     async def _run_on_one_connection(self) -> bool:
-        """Returns True once no migration is pending that this version knows."""
+        """Return True once no migration is pending that this version knows."""
         connection = await database.connect(self._url, "migrations", settings=SESSION_SETTINGS)
         try:
             await _lift_limits(connection)

@@ -25,7 +25,7 @@ _RATED_SECONDS = 60.0
 _MOST_WALLETS = 1_000
 _MOST_COUNTED = 10_000
 _MOST_ENDPOINTS = 100
-_LOOKED_AT = 100
+_OLDEST_READ = 100
 """The number of a brand's oldest rewards that are read: some may be minted elsewhere already."""
 
 
@@ -47,7 +47,7 @@ async def read_cluster(connection: Connection) -> ClusterFacts:
 
 
 async def read_chain(connection: Connection, *, rated: bool = False) -> ChainFacts | None:
-    """Returns None while no chain is followed. `rated` measures `blocks_per_second`, too."""
+    """Return None while no chain is followed. `rated` measures `blocks_per_second`, too."""
     row = await connection.fetchrow(
         """
         SELECT chain_id, ltz, head_number, cursor_number, final_number,
@@ -157,7 +157,7 @@ async def _queues(connection: Connection) -> QueueFacts:
 
 
 async def oldest_reward_seconds(connection: Connection) -> float | None:
-    """Reads the head of the queue of each brand that is not paused, and of the payments.
+    """Read the head of the queue of each brand that is not paused, and of the payments.
 
     The age of a patient brand's rewards counts from the end of their wait for a cheaper block.
     """
@@ -185,7 +185,7 @@ async def oldest_reward_seconds(connection: Connection) -> float | None:
                            ORDER BY position
                            LIMIT $1) AS head)))::float8
         """,  # noqa: S608
-        _LOOKED_AT,
+        _OLDEST_READ,
     )
     # Below 0: all of them may still wait.
     return None if seconds is None else max(0.0, seconds)

@@ -228,7 +228,7 @@ async def by_key(connection: Connection, brand: Address, key: str) -> ChargeRede
 
 
 async def by_id(connection: Connection, redemption: UUID) -> ChargeRedemption | None:
-    """Returns None for a redemption that was withdrawn."""
+    """Return None for a redemption that was withdrawn."""
     row = await connection.fetchrow("SELECT * FROM redemption_progress WHERE id = $1", redemption)
     return None if row is None else _redemption(row)
 

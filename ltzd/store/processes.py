@@ -149,7 +149,7 @@ def _decoded(text: str) -> ProcessReport:
 
 
 def _report_of(document: dict[str, Any]) -> ProcessReport:
-    """Leaves out kinds of conditions that this version does not know."""
+    """Leave out kinds of conditions that this version does not know."""
     known = {kind.value for kind in ConditionKind}
     return ProcessReport(
         conditions=tuple(

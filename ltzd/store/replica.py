@@ -4,7 +4,7 @@
 come here (docs/decisions/0043). Each read makes sure that its connection leads to the server whose
 age is known: behind one address there may be several standbys. A standby that fails, stands still,
 lags or is promoted costs a few callers a short wait, and none of them the answer. The standby is
-asked again once `look` finds it usable.
+asked again once `check` finds it usable.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from ltzd.store.database import Connection, Pool, session
 
 log = structlog.get_logger()
 
-_LOOK_PAUSE_SECONDS = 1.0
-_LOOK_SECONDS = 2.0
+_CHECK_PAUSE_SECONDS = 1.0
+_CHECK_SECONDS = 2.0
 _READ_SECONDS = 1.0
 """A read that the standby has not answered in this time goes to the primary."""
 _FROM_STANDBY = telemetry.REPLICA_READS.labels("standby")
@@ -114,12 +114,12 @@ class ReplicaReads:
             return await ask(connection)
 
     async def run(self, standby: Pool) -> None:
-        """Look at both servers every second, until cancelled."""
+        """Check both servers every second, until cancelled."""
         while True:
-            await self.look(standby)
-            await asyncio.sleep(_LOOK_PAUSE_SECONDS)
+            await self.check(standby)
+            await asyncio.sleep(_CHECK_PAUSE_SECONDS)
 
-    async def look(self, standby: Pool) -> None:
+    async def check(self, standby: Pool) -> None:
         """Learn how far the standby is, and whether it may be used."""
         try:
             await self._compare(standby)
@@ -231,7 +231,7 @@ async def _position_of(pool: Pool, question: str) -> _LogPosition:
     """Raises _Unusable."""
     server = "the primary" if question == _PRIMARY else "it"
     try:
-        async with asyncio.timeout(_LOOK_SECONDS), session(pool) as connection:
+        async with asyncio.timeout(_CHECK_SECONDS), session(pool) as connection:
             row = await connection.fetchrow(question)
     except (DatabaseUnavailable, TimeoutError, asyncpg.PostgresError) as error:
         raise _Unusable(f"{server} does not answer: {_clause(error)}") from error
@@ -243,4 +243,4 @@ async def _position_of(pool: Pool, question: str) -> _LogPosition:
 
 
 def _clause(error: BaseException) -> str:
-    return (str(error) or f"no answer within {_LOOK_SECONDS:g} s").rstrip(".")
+    return (str(error) or f"no answer within {_CHECK_SECONDS:g} s").rstrip(".")

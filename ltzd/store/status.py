@@ -198,7 +198,7 @@ async def _minted(connection: Connection) -> tuple[int, bool]:
 
 
 async def _events_last_minute(connection: Connection) -> int:
-    """Counts brand by brand, because events are indexed by brand."""
+    """Count brand by brand, because events are indexed by brand."""
     count: int = await connection.fetchval(
         """
         SELECT coalesce(sum(recent.count), 0)::bigint

@@ -106,7 +106,7 @@ class World:
     pool: Pool
     sealer: Sealer
     ledger: PerkLedger
-    book: BrandCache
+    brand_cache: BrandCache
     apis: ScriptedApis
     constraints: PurchaseConstraints
     keys: dict[Address, NewKeys] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class World:
             applied = await brands.apply(connection, file, self.sealer)
             if applied.keys is not None:
                 self.keys[brand] = applied.keys
-            await self.book.refresh(connection)
+            await self.brand_cache.refresh(connection)
 
     async def allows(self, user: Address = ANN, collection: int = PERK) -> bool:
         try:
@@ -162,8 +162,15 @@ class World:
 async def world(pool: Pool, tmp_path: Path) -> AsyncIterator[World]:
     """Three collections, the last of which is a rival brand's; no wallet owns anything."""
     sealer = Sealer.from_file(tmp_path / "master.key", create=True)
-    book, apis = BrandCache(), ScriptedApis()
-    world = World(pool, sealer, PerkLedger(pool), book, apis, PurchaseConstraints(pool, book, apis))
+    brand_cache, apis = BrandCache(), ScriptedApis()
+    world = World(
+        pool,
+        sealer,
+        PerkLedger(pool),
+        brand_cache,
+        apis,
+        PurchaseConstraints(pool, brand_cache, apis),
+    )
     await world.ledger.block(
         *(perk_ledger.made(collection, SHOP) for collection in (PERK, BADGE)),
         perk_ledger.made(THEIRS, RIVAL),
@@ -244,7 +251,7 @@ async def test_a_disabled_brands_constraints_hold(world: World) -> None:
     await world.apply(asks())
     async with transaction(world.pool) as connection:
         await brand_records.switch(connection, SHOP, "disabled", on=True)
-        await world.book.refresh(connection)
+        await world.brand_cache.refresh(connection)
     world.apis.say(False)
     assert not await world.allows()
 
@@ -308,7 +315,7 @@ async def test_a_result_of_another_process_is_used(world: World) -> None:
     await world.apply(asks())
     world.apis.say(True)
     elsewhere = ScriptedApis()
-    other = PurchaseConstraints(world.pool, world.book, elsewhere)
+    other = PurchaseConstraints(world.pool, world.brand_cache, elsewhere)
     assert await world.allows()
     await other.check(ANN, PERK)
     assert elsewhere.requests == []
@@ -346,7 +353,7 @@ async def test_a_claim_that_read_the_cache_before_the_result_was_written_still_f
     await world.apply(asks())
     world.apis.say(True)
     assert await world.allows()
-    (constraint,) = world.book.get(SHOP).constraints  # type: ignore[union-attr]
+    (constraint,) = world.brand_cache.get(SHOP).constraints  # type: ignore[union-attr]
     looked_too_early: dict[int, Any] = {}
     key = ResultKey(ANN, PERK, 0)
     assert await world.constraints._outcome(key, SHOP, constraint, (), looked_too_early)
@@ -439,7 +446,7 @@ async def test_an_unknown_api_key_is_refused_and_invalidates_nothing(world: Worl
     await world.allows()
     async with transaction(world.pool) as connection:
         await brand_records.switch(connection, SHOP, "disabled", on=True)
-        await world.book.refresh(connection)
+        await world.brand_cache.refresh(connection)
     for key in ("", "ltzak_nobody", world.keys[SHOP].security_key, world.keys[SHOP].api_key):
         with pytest.raises(Unauthorized):
             await world.forget(key)
@@ -556,7 +563,7 @@ async def chat(world: World) -> AsyncIterator[Chat]:
         async with ChatPlatform(server.policy(timeout_seconds=0.5)) as platform:
             identities: IdentityProvider = linked
             members = ChatMembers(world.pool, identities, platform)
-            constraints = PurchaseConstraints(world.pool, world.book, world.apis, members)
+            constraints = PurchaseConstraints(world.pool, world.brand_cache, world.apis, members)
             yield Chat(world, server, linked, constraints)
             await constraints.close()
 

@@ -33,7 +33,7 @@ BOTH = pytest.mark.parametrize("name", ["api_key", "verification_token"])
 class World:
     pool: Pool
     sealer: Sealer
-    book: BrandCache
+    brand_cache: BrandCache
     server: DnsServer
     faults: Faults
     keys: dict[Address, NewKeys]
@@ -53,7 +53,7 @@ class World:
     async def disable(self) -> None:
         async with transaction(self.pool) as connection:
             await brand_records.switch(connection, SHOP, "disabled", on=True)
-            await self.book.refresh(connection)
+            await self.brand_cache.refresh(connection)
 
     def key(self, name: str, brand: Address = SHOP) -> str:
         key: str = getattr(self.keys[brand], name)
@@ -63,7 +63,7 @@ class World:
 @pytest_asyncio.fixture
 async def world(pool: Pool, tmp_path: Path) -> AsyncIterator[World]:
     sealer = Sealer.from_file(tmp_path / "master.key", create=True)
-    book, keys = BrandCache(), {}
+    brand_cache, keys = BrandCache(), {}
     async with transaction(pool) as connection:
         for brand in (SHOP, RIVAL):
             configuration = {
@@ -74,12 +74,12 @@ async def world(pool: Pool, tmp_path: Path) -> AsyncIterator[World]:
             applied = await brands.apply(connection, Brand.model_validate(configuration), sealer)
             assert applied.keys is not None
             keys[brand] = applied.keys
-        await book.refresh(connection)
+        await brand_cache.refresh(connection)
     faults = Faults()
     server = DnsServer(tmp_path, faults)
     await server.start()
-    domains = DomainVerification(pool, sealer, book, TxtResolver(server.policy()))
-    yield World(pool, sealer, book, server, faults, keys, domains)
+    domains = DomainVerification(pool, sealer, brand_cache, TxtResolver(server.policy()))
+    yield World(pool, sealer, brand_cache, server, faults, keys, domains)
     await server.stop()
 
 

@@ -94,7 +94,7 @@ class World:
         self.pool = pool
         self.node = node
         self.wakeups = wakeups
-        self.book = BrandCache()
+        self.brand_cache = BrandCache()
         self.hashes = MintHashWaiters(pool, wakeups)
         self.clock = ManualClock()
         self.is_minting = True
@@ -116,7 +116,7 @@ class World:
 
     async def refresh(self) -> None:
         async with session(self.pool) as connection:
-            await self.book.refresh(connection)
+            await self.brand_cache.refresh(connection)
 
     async def lane(self) -> None:
         """Stands in for the mint lane: delivers a hash to each waiter that has a reward."""
@@ -156,7 +156,7 @@ async def a_world(
         world.payments = Payments(
             pool,
             wakeups,
-            world.book,
+            world.brand_cache,
             identity,
             world.hashes,
             provider,

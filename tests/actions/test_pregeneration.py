@@ -92,7 +92,7 @@ class Process:
     """One process with its own pool, identity client and caches."""
 
     pool: Pool
-    book: BrandCache
+    brand_cache: BrandCache
     identity: IdentityClient
     accounts: AccountsAtProviders
     pregeneration: Pregeneration
@@ -116,26 +116,26 @@ async def a_process(
     async with AsyncExitStack() as stack:
         pool = await open_pool(url)
         stack.callback(pool.terminate)
-        book, accounts = BrandCache(), AccountsAtProviders()
+        brand_cache, accounts = BrandCache(), AccountsAtProviders()
         async with transaction(pool) as connection:
             for brand in (BRAND, RIVAL):
                 configured = a_brand(
                     id="0x" + brand.hex(), domains=(f"{brand.hex()[-2:]}.example",)
                 )
                 await brands.apply(connection, configured, SEALER)
-            await book.refresh(connection)
+            await brand_cache.refresh(connection)
         identity = await stack.enter_async_context(IdentityClient(sandbox.identity_policy()))
         action = Pregeneration(
             pool,
-            book,
+            brand_cache,
             identity,
             accounts,
             limits or RateLimits(),
-            RequestSignatures(pool, SEALER, book),
+            RequestSignatures(pool, SEALER, brand_cache),
             **brand_limits,
         )
         stack.push_async_callback(action.close)
-        yield Process(pool, book, identity, accounts, action)
+        yield Process(pool, brand_cache, identity, accounts, action)
 
 
 @pytest_asyncio.fixture
@@ -560,11 +560,11 @@ async def test_custodial_wallets_need_no_fact_besides_the_id(
     wallets = CustodialWallets(process.pool, SEALER, "https://login.example/", ())
     action = Pregeneration(
         process.pool,
-        process.book,
+        process.brand_cache,
         wallets,
         process.accounts,
         RateLimits(),
-        RequestSignatures(process.pool, SEALER, process.book),
+        RequestSignatures(process.pool, SEALER, process.brand_cache),
     )
     account = OAuthAccount(provider, example_id(provider))
     assert (await action.pregenerate(PregenerationRequest(BRAND, account))).created_new
@@ -684,7 +684,7 @@ async def test_an_unknown_or_disabled_brand_is_refused_and_counts_nothing(
     assert (await process.pregeneration.admit(BRAND)).remaining == PER_MINUTE.max_hits - 1
     async with transaction(process.pool) as connection:
         await brand_records.switch(connection, BRAND, "disabled", on=True)
-        await process.book.refresh(connection)
+        await process.brand_cache.refresh(connection)
     with pytest.raises(BrandUnknown):
         await process.pregeneration.admit(BRAND)
 

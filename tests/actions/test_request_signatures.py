@@ -31,10 +31,10 @@ def a_wrong_signature(brand_id: Address) -> SignedRequest:
 async def test_an_unknown_brand_id_never_causes_a_read_of_keys(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    book, read = BrandCache(), []
+    brand_cache, read = BrandCache(), []
     async with transaction(pool) as connection:
         await brands.apply(connection, a_brand(id=hex_of(BRAND)), SEALER)
-        await book.refresh(connection)
+        await brand_cache.refresh(connection)
     secrets_of = brand_keys.secrets_of
 
     async def counted(connection: Connection, brand_id: Address, *more: object) -> object:
@@ -42,7 +42,7 @@ async def test_an_unknown_brand_id_never_causes_a_read_of_keys(
         return await secrets_of(connection, brand_id, "security_key", SEALER)
 
     monkeypatch.setattr(brand_keys, "secrets_of", counted)
-    signatures = RequestSignatures(pool, SEALER, book)
+    signatures = RequestSignatures(pool, SEALER, brand_cache)
     for brand_id in (a_wallet(0xF1), a_wallet(0xF2), BRAND):
         with pytest.raises(SignatureRefused):
             await signatures.check(a_wrong_signature(brand_id), brand_id)

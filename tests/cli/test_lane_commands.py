@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from ltzd.cli.lane.views import OnChain, _remarks
+from ltzd.cli.lane.views import WalletOnChain, _remarks
 from ltzd.store.database import Connection, Pool, open_pool, session
 from ltzd.store.operator import lane_views, lanes, transactions, wallets
 from ltzd.store.operator.lanes import Lane
@@ -222,7 +222,7 @@ async def test_the_nonces_of_a_retired_wallet_are_no_reason_to_look(
     pool: Pool, db: Connection
 ) -> None:
     await a_lane(pool, first_nonce=7)
-    on_chain = {MINTER.address: OnChain(9, 0)}
+    on_chain = {MINTER.address: WalletOnChain(9, 0)}
     (*_, remark) = _remarks(await lane_views.list_lanes(db), on_chain)
     assert "has used 9 nonces on chain, the database knows 7" in remark
 

@@ -265,7 +265,7 @@ def test_the_page_on_books_lists_every_kind_and_every_field() -> None:
 
 
 def test_no_page_has_a_person_write_to_tables_of_ltzd() -> None:
-    """Commands mend what they touch as a whole; only the lease of a lost process has none."""
+    """Commands restore all that they touch; only the lease of a lost process has none."""
     writes = [
         (str(page.relative_to(DOCS)), table)
         for page in DOCS.rglob("*.md")

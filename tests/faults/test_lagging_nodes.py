@@ -46,7 +46,7 @@ async def node() -> FakeNode:
 @pytest.fixture
 async def follower(pool: Pool, database_url: str, node: FakeNode) -> Follower:
     """A follower whose second look at a short head counts at once."""
-    policy = replace(FOLLOW, second_look_seconds=0.0, broken_after_seconds=0.0)
+    policy = replace(FOLLOW, second_check_seconds=0.0, broken_after_seconds=0.0)
     chain = await follow(pool, node)
     follower = Follower(
         pool, Leases(database_url), node.node, chain, CONTRACTS, WakeupHub(""), policy

@@ -44,7 +44,7 @@ from tests.support.waiting import until
 ANN, BOB = a_wallet(1), a_wallet(2)
 NEAR = IndexerPolicy(poll_seconds=0.01, head_blocks=1_000, term_pause_seconds=0.02)
 """Reads whole blocks, as near the head."""
-IMPATIENT = replace(NEAR, second_look_seconds=0.0)
+IMPATIENT = replace(NEAR, second_check_seconds=0.0)
 """Lets the second read of a lower head count at once."""
 CERTAIN = replace(NEAR, broken_after_seconds=0.0)
 """Believes a single node that denies final blocks at its third answer."""

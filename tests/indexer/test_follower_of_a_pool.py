@@ -26,7 +26,7 @@ from tests.support.waiting import until
 POLICY = IndexerPolicy(
     poll_seconds=0.01,
     slowest_poll_seconds=0.01,
-    second_look_seconds=0.5,
+    second_check_seconds=0.5,
     stall_seconds=1.0,
     term_pause_seconds=0.02,
 )

@@ -18,7 +18,7 @@ from tests.support.chain.contracts import Contracts, deployed_contracts
 from tests.support.index_model.random_calls import ITEMS, RandomCalls
 from tests.support.rows.followers import a_follower
 
-NEAR = IndexerPolicy(head_blocks=1_000, follows_deep_reorgs=True, second_look_seconds=0.0)
+NEAR = IndexerPolicy(head_blocks=1_000, follows_deep_reorgs=True, second_check_seconds=0.0)
 BLOCKS, DEEPEST = 50, 5
 
 

@@ -60,7 +60,7 @@ async def undo_above(connection: Connection, fork: int) -> None:
     await connection.execute("DELETE FROM vouchers WHERE block_number > $1", fork)
 
 
-async def mend(connection: Connection, corrections: Corrections) -> None:
+async def correct(connection: Connection, corrections: Corrections) -> None:
     await exchange(connection, ISSUED, corrections)
 
 
@@ -79,7 +79,7 @@ REGISTRY = (
         insert,
         undo_above,
         ("vouchers",),
-        mend,
+        correct,
         (ISSUED,),
         derive,
     ),

@@ -1,4 +1,4 @@
-"""An index that a node has lied to is checked and mended, by itself or on request."""
+"""An index that a node has lied to is checked and corrected, by itself or on request."""
 
 import asyncio
 import random
@@ -45,13 +45,13 @@ from tests.support.waiting import until
 ANN, BOB = a_wallet(1), a_wallet(2)
 BALANCES = "SELECT array_agg(amount ORDER BY amount) FROM balances"
 NEAR = IndexerPolicy(
-    poll_seconds=0.01, head_blocks=1_000, second_look_seconds=0.0, term_pause_seconds=0.02
+    poll_seconds=0.01, head_blocks=1_000, second_check_seconds=0.0, term_pause_seconds=0.02
 )
 FAR = IndexerPolicy(
     poll_seconds=0.01,
     head_blocks=2,
     range_blocks=20,
-    second_look_seconds=0.0,
+    second_check_seconds=0.0,
     backfill=BackfillPolicy(least_events=1, most_events=1),
     term_pause_seconds=0.02,
 )
@@ -100,11 +100,11 @@ class Lied:
     def tell_the_truth(self) -> None:
         self.node.lies, self.node.invented = {}, []
 
-    async def check(self, first: int = 1, *, mends: bool = False) -> list[RangeCheck]:
+    async def check(self, first: int = 1, *, corrects: bool = False) -> list[RangeCheck]:
         checks = []
         async for check in self.repair.walk(self.node.node, first, self.node.head.number):
-            if mends:
-                await self.repair.mend(check)
+            if corrects:
+                await self.repair.correct(check)
             checks.append(check)
         return checks
 
@@ -134,7 +134,7 @@ async def test_hidden_facts_are_found_and_mended(
     kinds = sum((check.counts() for check in await lied.check()), start=Counter[str]())
     assert set(kinds) == {"missing"}
     assert await lied.differences() == before, "a check has written"
-    await lied.check(mends=True)
+    await lied.check(corrects=True)
     assert await lied.differences() == {}
     assert not any(check.differences for check in await lied.check())
     await lied.index()
@@ -162,7 +162,7 @@ async def test_invented_and_changed_facts_are_corrected(lied: Lied) -> None:
     check = await lied.repair.check(lied.node.node, 1, 27)
     assert check.counts() == {"foreign": 1, "wrong": 1}
     assert {each.block_number for each in check.differences} == {block.number}
-    await lied.check(mends=True)
+    await lied.check(corrects=True)
     assert await lied.differences() == {}
 
 
@@ -183,11 +183,11 @@ async def test_facts_that_need_each_other_are_mended_together(
     lied.tell_the_truth()
 
     late = await lied.repair.check(node.node, 55, 70)
-    assert await lied.repair.mend(late) == 0
-    assert lied.repair.has_unmended()
+    assert await lied.repair.correct(late) == 0
+    assert lied.repair.has_uncorrected()
     early = await lied.repair.check(node.node, 25, 40)
-    assert await lied.repair.mend(early) == 2
-    assert not lied.repair.has_unmended()
+    assert await lied.repair.correct(early) == 2
+    assert not lied.repair.has_uncorrected()
     async with session(pool) as connection:
         rows = await connection.fetch("SELECT wallet, amount FROM balances WHERE amount > 0")
     assert {row["wallet"]: row["amount"] for row in rows} == {ANN: 1, BOB: 4}
@@ -209,10 +209,10 @@ async def test_facts_that_wait_and_are_found_again_are_mended_once(
 
     for numbers in ([late.number], [late.number]):
         check = await lied.repair.check_blocks(node.node, numbers, 1, 2)
-        assert await lied.repair.mend(check) == 0
+        assert await lied.repair.correct(check) == 0
     check = await lied.repair.check_blocks(node.node, [early.number, late.number], 1, 2)
-    assert await lied.repair.mend(check) == 2
-    assert not lied.repair.has_unmended()
+    assert await lied.repair.correct(check) == 2
+    assert not lied.repair.has_uncorrected()
     assert await value(pool, BALANCES) == [1, 4]
 
 
@@ -232,10 +232,10 @@ async def test_a_correction_that_cannot_be_holds_up_no_other_one(
     node.invented = [{**paid, "logIndex": "0x1"}]
 
     check = await lied.repair.check_blocks(node.node, [invented_at.number], 1, 2)
-    assert await lied.repair.mend(check) == 0
+    assert await lied.repair.correct(check) == 0
     check = await lied.repair.check_blocks(node.node, [hidden_at.number], 1, 2)
-    assert await lied.repair.mend(check) == 1
-    assert lied.repair.has_unmended()
+    assert await lied.repair.correct(check) == 1
+    assert lied.repair.has_uncorrected()
     assert await value(pool, BALANCES) == [5]
 
 
@@ -253,7 +253,7 @@ async def test_a_correction_that_waits_for_a_block_that_a_reorg_undoes_is_forgot
     await lied.index()
     lied.tell_the_truth()
     check = await lied.repair.check_blocks(node.node, [undone.number], 1, 6)
-    assert await lied.repair.mend(check) == 0
+    assert await lied.repair.correct(check) == 0
 
     node.reorg(2)
     hidden_at = node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
@@ -262,8 +262,8 @@ async def test_a_correction_that_waits_for_a_block_that_a_reorg_undoes_is_forgot
     await value(pool, "DELETE FROM transfers")
     await value(pool, "DELETE FROM balances")
     check = await lied.repair.check_blocks(node.node, [hidden_at.number], 1, 8)
-    assert await lied.repair.mend(check) == 1
-    assert not lied.repair.has_unmended()
+    assert await lied.repair.correct(check) == 1
+    assert not lied.repair.has_uncorrected()
     assert await value(pool, BALANCES) == [5]
     hashes = "SELECT array_agg(hash ORDER BY number) FROM blocks"
     assert await value(pool, hashes) == [block.hash for block in node.blocks]
@@ -287,7 +287,7 @@ async def test_a_block_that_a_reorg_undoes_between_check_and_mending_is_not_mend
     node.mine(20)
     await lied.index()
     with pytest.raises(IndexMoved):
-        await lied.repair.mend(check)
+        await lied.repair.correct(check)
     assert await value(pool, BALANCES) is None
 
 
@@ -413,17 +413,17 @@ async def test_a_repair_that_dies_changes_all_or_nothing_and_can_be_repeated(
     check = await lied.repair.check(lied.node.node, 1, 40)
     assert check.differences
 
-    mending = asyncio.ensure_future(lied.repair.mend(check))
+    repairing = asyncio.ensure_future(lied.repair.correct(check))
     for _ in range(turns):
         await asyncio.sleep(0.001)
-    mending.cancel()
+    repairing.cancel()
     with suppress(asyncio.CancelledError):
-        await mending
+        await repairing
 
     after = await lied.differences()
     assert after in ({}, before)
     for _ in range(2):
-        await lied.check(mends=True)
+        await lied.check(corrects=True)
         assert await lied.differences() == {}
 
 
@@ -448,13 +448,13 @@ async def test_a_reward_whose_mint_was_hidden_is_announced_once_when_it_is_mende
 
     lied.tell_the_truth()
     for _ in range(2):
-        await lied.check(mends=True)
+        await lied.check(corrects=True)
         assert await reward_rows(pool, reward) == (block.hash, 7, 1)
 
     # A mint that no node shows any more: the announcement stays, as after a reorg.
     lied.node.lies[hex_of(block.hash), "0x1"] = lambda _log: None
     for _ in range(2):
-        await lied.check(mends=True)
+        await lied.check(corrects=True)
         assert await reward_rows(pool, reward) == (None, 0, 1)
 
 
@@ -557,7 +557,7 @@ async def test_damaged_derived_rows_are_found_and_made_anew(lied: Lied, pool: Po
     for table, damage in DAMAGES:
         await value(pool, damage)
         assert table in await lied.repair.check_derived(), damage
-        await lied.repair.check_derived(mends=True)
+        await lied.repair.check_derived(corrects=True)
         assert await lied.differences() == {}, damage
     assert not await lied.repair.check_derived()
 

@@ -38,7 +38,7 @@ from tests.support.rows.core import a_hash, a_wallet, follow, value
 
 ANN, BOB = a_wallet(1), a_wallet(2)
 POLICY = IndexerPolicy(
-    poll_seconds=0.01, head_blocks=1_000, second_look_seconds=2.0, stall_seconds=6.0
+    poll_seconds=0.01, head_blocks=1_000, second_check_seconds=2.0, stall_seconds=6.0
 )
 
 
@@ -335,7 +335,7 @@ async def test_a_second_node_that_is_silent_about_logs_is_reported(watch: Watch)
     """The pool leaves it alone then, so that not each block waits for it."""
     nodes = NodeGroup.of(2)
     nodes.nodes[1] = silent = SilentAboutLogs()
-    watched = await watch(nodes, replace(POLICY, second_look_seconds=0.05))
+    watched = await watch(nodes, replace(POLICY, second_check_seconds=0.05))
     nodes.nodes[0].mine(logs=[given_to(ANN, 10)])
     silent.blocks = nodes.nodes[0].blocks
 
@@ -915,7 +915,7 @@ class SlowToProve(ProvingNode):
 async def test_a_node_that_is_slow_to_prove_logs_leaves_the_liar_not_alone(watch: Watch) -> None:
     true, liar = SlowToProve(), ProvingNode()
     nodes = NodeGroup([true, liar])
-    watched = await watch(nodes, replace(POLICY, second_look_seconds=0.05))
+    watched = await watch(nodes, replace(POLICY, second_check_seconds=0.05))
     true.mine(logs=[given_to(ANN, 10)])
     nodes.share(0)
     change_all_logs(liar, with_amount(11))

@@ -21,7 +21,7 @@ POLICY = IndexerPolicy(
     head_blocks=1_000,
     term_pause_seconds=0.02,
     broken_after_seconds=0.0,
-    second_look_seconds=0.0,
+    second_check_seconds=0.0,
 )
 REASON = "SELECT stopped_reason FROM chains"
 

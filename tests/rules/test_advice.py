@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import pytest
 
 from ltzd.rules.checks import advice
-from ltzd.rules.checks.advice import MintBucket
-from ltzd.rules.checks.clocks import BlockSighting, is_regular, judge_newest, judge_second_look
+from ltzd.rules.checks.advice import WalletMintLimit
+from ltzd.rules.checks.clocks import BlockSighting, is_regular, judge_newest, judge_second_reading
 from ltzd.rules.checks.findings import Finding, Level
 
-BUCKET = MintBucket("0xabc", 1000, 43_200)
+LIMIT = WalletMintLimit("0xabc", 1000, 43_200)
 
 
 def levels(findings: Iterable[Finding]) -> list[str]:
@@ -17,9 +17,9 @@ def levels(findings: Iterable[Finding]) -> list[str]:
 
 
 def test_budgets_above_the_mint_limits_are_warned_of() -> None:
-    assert levels(advice.on_mint_limits([BUCKET], {"shop": 2000})) == ["ok"]
-    assert levels(advice.on_mint_limits([BUCKET], {"shop": 2001})) == ["warning"]
-    assert levels(advice.on_mint_limits([BUCKET], {"shop": 0})) == ["warning"]
+    assert levels(advice.on_mint_limits([LIMIT], {"shop": 2000})) == ["ok"]
+    assert levels(advice.on_mint_limits([LIMIT], {"shop": 2001})) == ["warning"]
+    assert levels(advice.on_mint_limits([LIMIT], {"shop": 0})) == ["warning"]
     assert levels(advice.on_mint_limits([], {"shop": 5})) == []
 
 
@@ -73,7 +73,7 @@ def test_a_block_from_the_future_proves_a_slow_clock() -> None:
 def test_an_old_block_is_judged_by_the_next_one(second: BlockSighting, level: Level) -> None:
     first = BlockSighting(10, 1000, 1040.0)
 
-    assert judge_second_look(first, second, 12.0, "n").level is level
+    assert judge_second_reading(first, second, 12.0, "n").level is level
 
 
 def test_blocks_are_regular_if_no_gap_is_long() -> None:

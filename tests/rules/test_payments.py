@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ltzd.errors import InvalidFields, PaymentRefused
 from ltzd.rules.payments.provider_events import (
-    Dispute,
+    PaymentDispute,
     PaymentRefund,
     ProviderNotice,
     RefundedCharge,
@@ -277,10 +277,10 @@ def test_an_event_of_an_unpaid_session_is_ignored(kind: str, status: str) -> Non
             a_refunded_charge("pi_1", payment_intent={"id": "pi_2"}),
             RefundedCharge("ch_1", "pi_2", 500),
         ),
-        (a_dispute("pi_1", 300), Dispute("dp_1", "pi_1", 300, "fraudulent")),
+        (a_dispute("pi_1", 300), PaymentDispute("dp_1", "pi_1", 300, "fraudulent")),
         (
             a_dispute("pi_1", 300, kind="charge.dispute.funds_withdrawn"),
-            Dispute("dp_1", "pi_1", 300, "fraudulent"),
+            PaymentDispute("dp_1", "pi_1", 300, "fraudulent"),
         ),
     ],
 )
@@ -426,7 +426,7 @@ def test_reversals_are_recorded_exactly_in_any_order_and_with_repeats(
 
 
 def test_a_dispute_is_recorded_independently_of_refunds() -> None:
-    reversal = reversal_of(Dispute("dp_1", "pi_1", 500, "fraudulent"), {"re_1": 500})
+    reversal = reversal_of(PaymentDispute("dp_1", "pi_1", 500, "fraudulent"), {"re_1": 500})
     assert reversal is not None
     assert (reversal.kind, reversal.usd_cents, reversal.reason) == ("dispute", 500, "fraudulent")
 

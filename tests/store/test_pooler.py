@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.daemon.checks import database as database_check
-from ltzd.daemon.checks import other_ways
+from ltzd.daemon.checks import pooler_and_replica
 from ltzd.daemon.settings.settings import read_settings
 from ltzd.errors import DatabaseUnavailable
 from ltzd.rules.checks.findings import Level
@@ -164,7 +164,7 @@ async def test_the_start_finds_whether_it_is_a_pooler_of_transactions(
         installation.values["database"] = f'pooled_url = "{url}"'
         settings = read_settings(installation.write())
         connection = await connect(database_url, "check")
-        (finding,) = await other_ways.examine(connection, settings)
+        (finding,) = await pooler_and_replica.examine(connection, settings)
         await connection.close()
 
     assert (finding.check, finding.level) == ("pooler", level)
@@ -180,7 +180,7 @@ async def test_a_setting_in_the_poolers_url_that_it_refuses_is_named(
         installation.values["database"] = f'pooled_url = "{url}"'
         settings = read_settings(installation.write())
         connection = await connect(database_url, "check")
-        (finding,) = await other_ways.examine(connection, settings)
+        (finding,) = await pooler_and_replica.examine(connection, settings)
         await connection.close()
 
     assert (finding.check, finding.level) == ("pooler", Level.FAULT)

@@ -80,7 +80,7 @@ async def fresh(pair: Pair, clock: ManualClock) -> ReplicaReads:
     reads = ReplicaReads(pair.primary, pair.standby, most_seconds=MOST, clock=clock)
 
     async def is_used() -> bool:
-        await reads.look(pair.standby)
+        await reads.check(pair.standby)
         return unused(reads) is None
 
     await until(is_used)
@@ -131,7 +131,7 @@ async def test_a_standby_that_replays_nothing_is_left_once_it_is_too_old(
     try:
         await pair.write(2)
         clock.now += MOST / 2
-        await reads.look(pair.standby)
+        await reads.check(pair.standby)
         begin_answer()
         assert await reads.read(is_standby)
         assert answer_age() == MOST / 2
@@ -140,7 +140,7 @@ async def test_a_standby_that_replays_nothing_is_left_once_it_is_too_old(
         begin_answer()
         assert 2 in await reads.read(numbers), "the primary answers"
         assert answer_age() is None
-        await reads.look(pair.standby)
+        await reads.check(pair.standby)
         clock.now += 60
         assert unused(reads) == (60, "it is more than 10 s behind the primary")
     finally:
@@ -209,7 +209,7 @@ async def test_a_standby_of_another_database_is_not_used(
     other = await open_pool(url, name="ltzd replica", open_at_start=0)
     try:
         reads = ReplicaReads(pair.primary, other, most_seconds=MOST, clock=clock)
-        await reads.look(other)
+        await reads.check(other)
         assert unused(reads) == (0, "it is a standby of another database")
         assert not await reads.read(is_standby)
     finally:
@@ -218,7 +218,7 @@ async def test_a_standby_of_another_database_is_not_used(
 
 async def test_a_primary_in_the_standbys_place_is_not_used(pair: Pair, clock: ManualClock) -> None:
     reads = ReplicaReads(pair.primary, pair.primary, most_seconds=MOST, clock=clock)
-    await reads.look(pair.primary)
+    await reads.check(pair.primary)
     assert unused(reads) == (0, "it is no standby")
 
 
@@ -244,7 +244,7 @@ async def test_a_standby_of_a_lost_primary_is_not_used_beside_the_promoted_serve
                 await connection.execute("CREATE TABLE written AS SELECT 1 AS number")
 
             reads = ReplicaReads(after, copy, most_seconds=MOST, clock=clock)
-            await reads.look(copy)
+            await reads.check(copy)
             assert unused(reads) == (0, "it is on timeline 1, and the primary on timeline 2")
             assert await reads.read(numbers) == {1}
 
@@ -267,7 +267,7 @@ async def test_a_standby_that_follows_the_promoted_server_is_used(clock: ManualC
             async with session(after) as connection:
                 assert await connection.fetchval("SELECT pg_promote()")
             reads = ReplicaReads(after, copy, most_seconds=MOST, clock=clock)
-            await reads.look(copy)
+            await reads.check(copy)
             assert unused(reads) == (0, "it is on timeline 1, and the primary on timeline 2")
 
             async with session(copy) as connection:
@@ -304,7 +304,7 @@ async def test_behind_one_address_a_second_standby_is_never_taken_for_the_first(
                 assert answer_age() is None, "the primary answers"
                 assert unused(reads) is None, "the first standby is fresh all the same"
 
-                await reads.look(copies)
+                await reads.check(copies)
                 assert unused(reads) == (0, "it is more than 10 s behind the primary")
 
 
@@ -329,7 +329,7 @@ async def test_a_standby_that_dies_and_returns_and_is_promoted(
 
     async with session(pair.standby) as connection:
         assert await connection.fetchval("SELECT pg_promote()")
-    await reads.look(pair.standby)
+    await reads.check(pair.standby)
     assert unused(reads) == (0, "it is no standby")
     await pair.write(4)
     assert 4 in await reads.read(numbers)

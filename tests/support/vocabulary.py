@@ -68,6 +68,8 @@ IDENTIFIERS = {
     "hear": "apply",
     "hopeless": "over_capacity",
     "is_careful": "must_simulate",
+    "look": "check, read or search",
+    "mend": "correct, for facts, or repair, for the index",
     "pen": "signing_lock",
     "put_off": "defer",
     "refuse_hopeless": "precheck",
@@ -86,7 +88,7 @@ IDENTIFIERS = {
 
 # Words of prose, in comments, docstrings and documents.
 WORDS = re.compile(
-    r"\b(purse|rehears\w+|desk|hopeless|crowd(?:ed|s)?|bell|twins?|"
+    r"\b(purse|mend(?:s|ed|ing)?|rehears\w+|desk|hopeless|crowd(?:ed|s)?|bell|twins?|"
     r"back door|doors?|those who|he who|whoso|nobody's)\b",
     re.IGNORECASE,
 )

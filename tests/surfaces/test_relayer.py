@@ -426,35 +426,35 @@ async def test_every_missing_field_is_named(
 
 
 async def test_what_is_asked_first_is_refused_first(surface: RunningSurfaces) -> None:
-    """A request has every fault, and each step mends the first."""
+    """A request has every fault, and each step removes the first."""
     body: Any = b"{"
     headers: dict[str, str | None] = {"Origin": "https://evil.example", "Authorization": None}
     relays = surface.relays
     relays.refusal = ClaimLimitReached("no", collectionId=1, currentClaims=1, maxPerUser=1)
     seen = []
 
-    async def look() -> None:
+    async def ask_again() -> None:
         answer = await ask(surface, "POST", "/relay", body, headers)
         seen.append((answer.status, answer.body["code"], answer.window[0]))
 
-    await look()
+    await ask_again()
     headers["Origin"] = PAGE
-    await look()
+    await ask_again()
     body = {"to": 5, "value": "x"}
-    await look()
+    await ask_again()
     headers["Authorization"] = "Bearer stranger"
-    await look()
+    await ask_again()
     assert relays.calls == ["user_of"]
     headers["Authorization"] = f"Bearer {OTHER_TOKEN}"
-    await look()
+    await ask_again()
     body = a_call(value="x")
-    await look()
+    await ask_again()
     assert "begin" not in relays.calls
     body = a_call()
-    await look()
+    await ask_again()
     assert "submit" not in relays.calls
     headers["Authorization"] = f"Bearer {TOKEN}"
-    await look()
+    await ask_again()
     relays.refusal = None
     answer = await ask(surface, "POST", "/relay", body, headers)
     assert answer.status == 200

@@ -409,16 +409,16 @@ async def test_stopping_waits_a_few_seconds_only_for_the_rest_of_a_request(
     writer.close()
 
 
-async def test_stopping_in_a_hurry_waits_a_few_seconds_of_its_grace(
+async def test_stopping_at_once_waits_a_few_seconds_of_its_grace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server, "HURRIED_SECONDS", 0.0)
+    monkeypatch.setattr(server, "STOP_NOW_SECONDS", 0.0)
     events = FakeEvents(gate=asyncio.Event())
-    stop, hurry = asyncio.Event(), asyncio.Event()
+    stop, stop_now = asyncio.Event(), asyncio.Event()
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     app = an_app(events, HttpPolicy(grace_seconds=3_600.0))
     serving = asyncio.create_task(
-        serve(app, "127.0.0.1", 0, stop, on_listening=port.set_result, hurry=hurry)
+        serve(app, "127.0.0.1", 0, stop, on_listening=port.set_result, stop_now=stop_now)
     )
     url = f"http://127.0.0.1:{await port}/service-api/manual-event"
     async with aiohttp.ClientSession() as client:
@@ -427,7 +427,7 @@ async def test_stopping_in_a_hurry_waits_a_few_seconds_of_its_grace(
         stop.set()
         await until(lambda: _refuses(port.result()))
         assert not serving.done()
-        hurry.set()
+        stop_now.set()
         await asyncio.wait_for(serving, 60)
         with pytest.raises(aiohttp.ClientError):
             await call

@@ -37,7 +37,7 @@ from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.actions.users.registration import UserRegistration
 from ltzd.cache.rate_limits import RateLimit, RateLimits
-from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.clock import loop_time
 from ltzd.concurrency.request_ids import current_request_id
 from ltzd.errors import (
     AutomationDisabled,
@@ -401,14 +401,13 @@ class _PendingWallets:
     them. An entry that is never removed, because its caller was cancelled, expires.
     """
 
-    def __init__(self, clock: Clock = loop_time) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._expiries: dict[Address, dict[str, float]] = {}
 
     def others(self, check: EventCheck) -> int:
         """Return how many of the brand's are pending, without this event's own; drops expired."""
         brand_id, email_key = check.key[0], check.key[2]
-        now = self._clock()
+        now = loop_time()
         expiries = self._expiries.pop(brand_id, {})
         pending = {key: expiry for key, expiry in expiries.items() if expiry > now}
         if pending:
@@ -416,7 +415,7 @@ class _PendingWallets:
         return len(pending) - (email_key in pending)
 
     def add(self, check: EventCheck) -> None:
-        expiry = self._clock() + _PENDING_WALLET_SECONDS
+        expiry = loop_time() + _PENDING_WALLET_SECONDS
         self._expiries.setdefault(check.key[0], {})[check.key[2]] = expiry
 
     def remove(self, check: EventCheck) -> None:

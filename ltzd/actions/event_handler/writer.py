@@ -27,7 +27,7 @@ from ltzd.actions.event_handler.batch_decision import (
 )
 from ltzd.actions.event_handler.policy import DEFAULT_POLICY, EventPolicy
 from ltzd.concurrency.batch_writer import RETRY, BatchWriter, Retry
-from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import DatabaseUnavailable, Unavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.event_handler import events
@@ -58,10 +58,8 @@ class EventWriter:
         wakeups: WakeupHub,
         known: MutableMapping[str, User],
         policy: EventPolicy = DEFAULT_POLICY,
-        clock: Clock = loop_time,
     ) -> None:
         self._policy = policy
-        self._clock = clock
         self._pool = pool
         self._wakeups = wakeups
         self._known = known
@@ -72,10 +70,9 @@ class EventWriter:
             key_of=lambda prepared: prepared.check.key,
             width=_WIDTH,
             max_batch=policy.max_batch,
-            clock=clock,
         )
         self._limited = BatchWriter[PreparedEvent, RecordedEvent](
-            self._write, "event", max_batch=policy.max_batch, clock=clock
+            self._write, "event", max_batch=policy.max_batch
         )
 
     async def run(self) -> None:
@@ -167,7 +164,7 @@ class EventWriter:
             async with session(self._pool) as connection:
                 return await events.insert(connection, accepted)
         except DatabaseUnavailable:
-            deadline = self._clock() + self._policy.unknown_outcome
+            deadline = loop_time() + self._policy.unknown_outcome
             for new in accepted:
                 self._unknown_outcomes.setdefault(new.event.id, deadline)
             raise
@@ -216,7 +213,7 @@ class EventWriter:
     ) -> list[Outcome]:
         """Pause, then retry the events that may have been written and refuse the others."""
         await asyncio.sleep(self._policy.unknown_outcome_pause)
-        now = self._clock()
+        now = loop_time()
         final: list[Outcome] = []
         for prepared, outcome in zip(batch, outcomes, strict=True):
             event_id = prepared.event.id

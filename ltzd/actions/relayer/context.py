@@ -11,7 +11,6 @@ from ltzd.actions.relayer.wallets import RelayWallets
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.views import ChainViews
 from ltzd.chain.relayer.calls import RelayContracts
-from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.store.database import Pool
 from ltzd.store.wakeups import WakeupHub
@@ -19,8 +18,6 @@ from ltzd.store.wakeups import WakeupHub
 
 @dataclass(frozen=True, slots=True)
 class RelayContext:
-    """`clock` measures deadlines; the waiters measure them with the same clock."""
-
     pool: Pool
     wakeups: WakeupHub
     node: Node
@@ -30,7 +27,6 @@ class RelayContext:
     wallets: RelayWallets
     views: ChainViews
     index: IndexAge
-    clock: Clock = loop_time
 
     async def run(self) -> None:
         """Answer waiters, and keep fresh what relays read each time, until cancelled."""
@@ -47,17 +43,15 @@ class RelayContext:
         node: Node,
         contracts: RelayContracts,
         fees: FeePolicy,
-        clock: Clock = loop_time,
     ) -> Self:
         return cls(
             pool,
             wakeups,
             node,
             contracts,
-            RelayWaiters(pool, wakeups, clock),
-            RelaySimulator(node, fees, clock),
+            RelayWaiters(pool, wakeups),
+            RelaySimulator(node, fees),
             RelayWallets(pool, contracts.chain_id),
-            ChainViews(node, clock),
-            IndexAge(pool, clock),
-            clock,
+            ChainViews(node),
+            IndexAge(pool),
         )

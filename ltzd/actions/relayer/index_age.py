@@ -4,7 +4,6 @@ The decision is in `rules/indexer/freshness`; its facts are read at most once a 
 """
 
 from ltzd.concurrency.cached_value import CachedValue
-from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.rules.conditions.facts import ChainFacts
 from ltzd.rules.indexer.freshness import is_fresh
 from ltzd.rules.indexer.standstill import IndexProgress
@@ -13,9 +12,9 @@ from ltzd.store.database import Pool, session
 
 
 class IndexAge:
-    def __init__(self, pool: Pool, clock: Clock = loop_time) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._facts = CachedValue(self._read, clock)
+        self._facts = CachedValue(self._read)
 
     def prefetch(self) -> None:
         """Start reading the facts if they are due."""

@@ -39,6 +39,7 @@ from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.node.view import ChainView
 from ltzd.chain.relayer.calls import DealParties, DecodedRelay, decode_relay
 from ltzd.concurrency.batcher import Batcher
+from ltzd.concurrency.clock import loop_time
 from ltzd.concurrency.futures import done_future
 from ltzd.errors import (
     LtzdError,
@@ -118,7 +119,6 @@ class Relayer:
         self._simulator = context.simulator
         self._wallets = context.wallets
         self._index = context.index
-        self._clock = context.clock
         self._users = users
         self._constraints = constraints
         self._policy = policy
@@ -173,7 +173,7 @@ class Relayer:
         Unavailable if nothing was sent and the same request may succeed later. A call that was
         mined and failed is returned, not raised: it cost gas, and counts.
         """
-        deadline = self._clock() + self._policy.wait_seconds
+        deadline = loop_time() + self._policy.wait_seconds
         try:
             return await self._submit_counted(caller, request, begun, deadline)
         finally:
@@ -187,7 +187,7 @@ class Relayer:
         """Submit a request that ltzd makes itself, without a token.
 
         The caller of this method has checked that the user may make it. `deadline` is a time of the
-        context's clock.
+        event loop's clock.
         """
         self._prefetch()
         begun = BegunRelay(await self._usage(request), done_future(None))
@@ -324,11 +324,11 @@ class Relayer:
     async def _wait_until_idle(self, user: Address, deadline: float) -> None:
         """A claim or purchase is simulated only after the user's previous one is mined."""
         await self._waiters.user_idle(user, deadline)
-        if self._clock() >= deadline:
+        if loop_time() >= deadline:
             raise Unavailable("An earlier claim or purchase of this user is still under way")
 
     async def _with_indexed_deal(self, decoded: DecodedRelay) -> DecodedRelay:
-        """Adds the parties of the call's deal if the index knows them: they never change."""
+        """Add the parties of the call's deal if the index knows them: they never change."""
         if decoded.deal_id is None or not await self._index.is_fresh():
             return decoded
         async with session(self._pool) as connection:
@@ -470,7 +470,7 @@ class Relayer:
     async def _claim_limit_on_chain(
         self, request: RelayRequest, claim: RequestedClaim
     ) -> ClaimLimit | None:
-        """Returns None for an unknown collection, which the simulation will refuse."""
+        """Return None for an unknown collection, which the simulation will refuse."""
         questions = [
             (request.to, perk_nft.collection_call(claim.collection_id)),
             (request.to, perk_nft.claims_of_call(request.user, claim.collection_id)),
@@ -530,7 +530,7 @@ class Relayer:
 
     def _check_deadline(self, deadline: float) -> None:
         """Raises Unavailable: a relay is not admitted once its caller has stopped waiting."""
-        if self._clock() >= deadline:
+        if loop_time() >= deadline:
             raise Unavailable(NOT_SENT_IN_TIME)
 
 

@@ -7,7 +7,7 @@ one query then reads the rows of every waiter of this process.
 import asyncio
 from weakref import WeakValueDictionary
 
-from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.clock import loop_time
 from ltzd.concurrency.keyed_waiters import KeyedWaiters
 from ltzd.concurrency.outages import Outage
 from ltzd.concurrency.work_slots import release_held
@@ -22,9 +22,8 @@ _LONGEST_PAUSE_SECONDS = 0.05
 
 
 class RelayWaiters:
-    def __init__(self, pool: Pool, wakeups: WakeupHub, clock: Clock = loop_time) -> None:
+    def __init__(self, pool: Pool, wakeups: WakeupHub) -> None:
         self._pool = pool
-        self._clock = clock
         self._wakeup = wakeups.subscribe(RELAYED)
         self._settled: KeyedWaiters[int, RelayProgress | None] = KeyedWaiters()
         self._idle_users: KeyedWaiters[Address, None] = KeyedWaiters()
@@ -41,14 +40,14 @@ class RelayWaiters:
             await self._wakeup.wait()
             if not self._settled.keys() and not self._idle_users.keys():
                 continue
-            began = self._clock()
+            began = loop_time()
             try:
                 await self._read()
             except DatabaseUnavailable as error:
                 outage.failed(error.message)
             else:
                 outage.over()
-            await asyncio.sleep(min(self._clock() - began, _LONGEST_PAUSE_SECONDS))
+            await asyncio.sleep(min(loop_time() - began, _LONGEST_PAUSE_SECONDS))
 
     async def settled(self, relay: int, deadline: float) -> RelayProgress | None:
         """Return the relay once it is mined or never will be.
@@ -56,10 +55,10 @@ class RelayWaiters:
         Returns None at the deadline, and for a relay that was withdrawn.
         """
         release_held()
-        return await self._settled.wait(relay, deadline - self._clock())
+        return await self._settled.wait(relay, deadline - loop_time())
 
     def user_lock(self, user: Address) -> asyncio.Lock:
-        """Serializes what this process begins for a user.
+        """Serialize what this process begins for a user.
 
         Other processes are kept apart by the relays themselves: a permit names a nonce, and a claim
         the number of claims before it. Gives back the work slot, since the lock's holder may wait
@@ -72,7 +71,7 @@ class RelayWaiters:
         """Return once the user has no serialized relay in flight, or at the deadline."""
         release_held()
         self.poll()
-        await self._idle_users.wait(user, deadline - self._clock())
+        await self._idle_users.wait(user, deadline - loop_time())
 
     def poll(self) -> None:
         """Read the rows now: the awaited change may be older than its waiter."""

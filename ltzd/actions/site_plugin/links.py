@@ -77,7 +77,7 @@ class SiteLinks:
         self._users = users
         self._sealer = sealer
 
-    # --- the owner -------------------------------------------------------------------------------
+    # The owner
 
     async def owner_of(self, token: str) -> TokenUser:
         """Raises Unauthorized, IdentityUnavailable."""
@@ -126,7 +126,7 @@ class SiteLinks:
         telemetry.SITE_LINKS.labels("ended").inc()
         log.info("site_link.ended_by_owner", host=host, number=ended)
 
-    # --- the member ------------------------------------------------------------------------------
+    # The member
 
     async def link(self, member: Member, typed: str) -> LinkedWallet:
         """Give the member the wallet of the code's owner.

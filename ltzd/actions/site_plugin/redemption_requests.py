@@ -37,7 +37,7 @@ PERMIT_SECONDS = 1_200
 """Twice the time after which the permit's relay lapses (`store.relayer.relays.LAPSE`)."""
 
 
-class OnChain(Protocol):
+class OfferReference(Protocol):
     """A perk or a redemption, of a collection or of an item; the other id is None."""
 
     @property
@@ -62,7 +62,7 @@ class RedemptionRequests:
 
     async def checked(
         self,
-        sold: OnChain,
+        sold: OfferReference,
         wallet: Address,
         check: Callable[[RedemptionFacts], None],
         *,
@@ -99,7 +99,7 @@ class RedemptionRequests:
 
         return replace(facts, permit_nonce=await self._views.decide_at_head(read))
 
-    async def _indexed(self, sold: OnChain, wallet: Address) -> RedemptionFacts | None:
+    async def _indexed(self, sold: OfferReference, wallet: Address) -> RedemptionFacts | None:
         """The facts without a nonce; None if the collection or item is not indexed."""
         collection_id, item_id = sold.collection_id, sold.item_id
         async with session(self._pool) as connection:
@@ -123,7 +123,7 @@ class RedemptionRequests:
                 block_time=await chains.newest_block_time(connection),
             )
 
-    async def read_facts(self, sold: OnChain, wallet: Address) -> RedemptionFacts:
+    async def read_facts(self, sold: OfferReference, wallet: Address) -> RedemptionFacts:
         """Raises RedemptionRefused if the collection or item is not on chain."""
         questions = _questions(sold, wallet, self._contracts)
 
@@ -178,7 +178,7 @@ def _malformed() -> NodeUnavailable:
     return NodeUnavailable("The node's answer is not what the contract returns", kind="malformed")
 
 
-def _questions(sold: OnChain, wallet: Address, at: RelayContracts) -> list[ViewCall]:
+def _questions(sold: OfferReference, wallet: Address, at: RelayContracts) -> list[ViewCall]:
     of_wallet = [(at.ltz, ltz.balance_of_call(wallet)), (at.ltz, ltz.nonces_call(wallet))]
     if sold.collection_id is None:
         assert sold.item_id is not None, "a redemption is of one thing"
@@ -190,7 +190,7 @@ def _questions(sold: OnChain, wallet: Address, at: RelayContracts) -> list[ViewC
     ]
 
 
-def _facts_in(sold: OnChain, answers: Sequence[bytes], block_time: int) -> RedemptionFacts:
+def _facts_in(sold: OfferReference, answers: Sequence[bytes], block_time: int) -> RedemptionFacts:
     """Raises ValueError."""
     offer, balance, nonce, *claims = answers
     return RedemptionFacts(

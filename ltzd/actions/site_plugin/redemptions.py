@@ -21,6 +21,7 @@ from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.relayer import Relayer
 from ltzd.actions.site_plugin.redemption_requests import RedemptionRequests, token_user_of
 from ltzd.actions.users.identity_provider import IdentityProvider
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import (
     LtzdError,
     RedemptionRefused,
@@ -119,7 +120,6 @@ class SiteRedemptions:
         self._wait_seconds = wait_seconds
         self._pool = context.pool
         self._reads = reads or ReplicaReads(context.pool)
-        self._clock = context.clock
         self._waiters = context.waiters
         self._relayer = relayer
         self._orders = RedemptionRequests(context, identity)
@@ -156,7 +156,7 @@ class SiteRedemptions:
         redemption is open, or within a minute of its answer, joins that redemption. Raises
         RedemptionRefused, and Unavailable if the next request will continue this redemption.
         """
-        deadline = self._clock() + self._wait_seconds
+        deadline = loop_time() + self._wait_seconds
         try:
             return await self._redeem(_Order(brand, member, perk_id, max_cost, deadline))
         except LtzdError as error:
@@ -179,7 +179,7 @@ class SiteRedemptions:
             "Other transactions of this wallet have used its permit nonce again and again"
         )
 
-    # --- beginning ------------------------------------------------------------------------------
+    # Beginning
 
     async def _find_or_begin(self, order: _Order) -> SiteRedemption:
         """Return the redemption to join, or a new one after every check that needs no relay."""
@@ -237,7 +237,7 @@ class SiteRedemptions:
     async def _joinable(self, connection: Connection, order: _Order) -> SiteRedemption | None:
         return await site_redemptions.find_joinable(connection, order.member, order.perk_id)
 
-    # --- continuing, one redemption of a wallet at a time in this process -----------------------
+    # Continuing, one redemption of a wallet at a time in this process
 
     async def _continue(self, order: _Order, redemption_id: UUID) -> RedeemedPerk | None:
         """Continue the redemption from its recorded state; return None to begin again."""
@@ -280,7 +280,7 @@ class SiteRedemptions:
 
     async def _send(self, order: _Order, redemption: SiteRedemption) -> RedeemedPerk | None:
         await self._waiters.user_idle(redemption.wallet, order.deadline)
-        if self._clock() >= order.deadline:
+        if loop_time() >= order.deadline:
             raise Unavailable("An earlier transaction of this wallet is still under way")
         if not (
             redemption.wallet == order.member.wallet
@@ -380,7 +380,7 @@ class SiteRedemptions:
         removes in the same transaction as its block.
         """
         pause = _FIRST_PAUSE_SECONDS
-        while self._clock() < deadline:
+        while loop_time() < deadline:
             async with session(self._pool) as connection:
                 traces = await site_redemptions.read_progress(connection, redemption)
             if traces.is_paid:

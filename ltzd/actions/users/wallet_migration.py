@@ -46,25 +46,25 @@ class WalletMigration:
         self._pool = pool
         self._erased = erased
         self._identity = identity
-        self._looked_at: TTLCache[TokenUser, None] = TTLCache(_MOST_USERS, _AGAIN_SECONDS, clock)
+        self._recent: TTLCache[TokenUser, None] = TTLCache(_MOST_USERS, _AGAIN_SECONDS, clock)
         self._needs: Batcher[_Person, bool] = Batcher(self._read_needs)
 
     def is_due(self, user: TokenUser) -> bool:
-        """Whether `migrate` would look at the user now."""
-        return user not in self._looked_at
+        """Whether `migrate` would check the user now."""
+        return user not in self._recent
 
     async def migrate(self, user: TokenUser) -> None:
         """Migrate the addresses of a verified token's user, once a minute for the same claims."""
         if not self.is_due(user):
             return
-        self._looked_at[user] = None
+        self._recent[user] = None
         try:
             await self._settle(user)
         except Unavailable as error:
             telemetry.WALLET_MIGRATIONS.labels("unavailable").inc()
             log.warning("user.wallet_not_moved", reason=type(error).__name__)
         except BaseException:
-            self._looked_at.pop(user, None)
+            self._recent.pop(user, None)
             raise
 
     async def _settle(self, user: TokenUser) -> None:

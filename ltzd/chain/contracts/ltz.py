@@ -45,7 +45,7 @@ class MintEntry:
 
 
 def mint_call(rewards: Sequence[MintEntry]) -> bytes:
-    """Encodes `mintReward` for one reward and `mintRewardBatch` for more."""
+    """Encode `mintReward` for one reward and `mintRewardBatch` for more."""
     if len(rewards) == 1:
         return MINT_REWARD + _row(rewards[0])
     head = (32).to_bytes(32, "big") + len(rewards).to_bytes(32, "big")
@@ -87,7 +87,7 @@ def decode_mint_limit(answer: bytes) -> tuple[int, int, int]:
 
 
 def permit_call(permit: Permit, signature: bytes) -> bytes:
-    """Leaves out the nonce: LTZ uses the owner's next one."""
+    """Leave out the nonce: LTZ uses the owner's next one."""
     return b"".join(
         (
             PERMIT,
@@ -109,7 +109,7 @@ def allowance_call(owner: Address, spender: Address) -> bytes:
 
 
 def nonces_call(owner: Address) -> bytes:
-    """Reads the nonce of the owner's next permit."""
+    """Read the nonce of the owner's next permit."""
     return NONCES + abi_words.encode_address(owner)
 
 

@@ -29,7 +29,7 @@ class LtzState:
 async def read_state_at(
     rpc: RpcClient, contract: Address, number: int, block_hash: Hash32, wanted: Sequence[int]
 ) -> LtzState:
-    """Reads the supply and the `wanted` words of the bitmap after a block.
+    """Read the supply and the `wanted` words of the bitmap after a block.
 
     Raises NodeUnavailable with the reason if the node cannot answer for exactly this block: it lags
     behind, has pruned the state, or has another block at this height.

@@ -234,7 +234,7 @@ class OfferReader:
                 yield decoded.arguments
 
     async def _logs(self, where: dict[str, Any], first: int, last: int) -> list[Any]:
-        """Halves the range while the node refuses it as too large."""
+        """Halve the range while the node refuses it as too large."""
         span = {"fromBlock": hex(first), "toBlock": hex(last)}
         try:
             logs = await self._rpc.call("eth_getLogs", where | span)

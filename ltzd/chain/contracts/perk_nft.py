@@ -112,7 +112,7 @@ def collection_call(collection_id: int) -> bytes:
 
 
 def decode_collection(answer: bytes) -> CollectionOnSale:
-    """Leaves out the URI. Raises ValueError."""
+    """Leave out the URI. Raises ValueError."""
     reader = WordReader(answer)
     if reader.uint() != 32:
         raise ValueError("a collection's answer begins with its offset")

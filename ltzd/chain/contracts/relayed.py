@@ -10,12 +10,12 @@ PERMIT_LTZ = abi_words.selector("permitLTZ(address,uint256,uint256,uint8,bytes32
 
 
 def multicall(calls: Sequence[bytes]) -> bytes:
-    """Encodes calls that succeed or revert together. LTZ has this function too."""
+    """Encode calls that succeed or revert together. LTZ has this function too."""
     return MULTICALL + abi_words.encode_uint(32) + abi_words.encode_bytes_list(calls)
 
 
 def permit_ltz_call(permit: Permit, signature: bytes) -> bytes:
-    """Leaves out the spender, which is the called contract, and the nonce, which LTZ knows."""
+    """Leave out the spender, which is the called contract, and the nonce, which LTZ knows."""
     return b"".join(
         (
             PERMIT_LTZ,

@@ -69,7 +69,7 @@ def describe(data: bytes) -> str:
 
 
 def _decoded(selector: bytes, body: bytes) -> str | None:
-    """Returns None for an unknown selector.
+    """Return None for an unknown selector.
 
     Raises ValueError or OverflowError for malformed arguments.
     """
@@ -101,7 +101,7 @@ def _abi_decode(types: Sequence[str], body: bytes) -> tuple[Any, ...]:
 
 
 def _sentence(text: bytes) -> str:
-    """Decodes with replacement characters: bytes that are not UTF-8 must not hide the rest."""
+    """Decode with replacement characters: bytes that are not UTF-8 must not hide the rest."""
     return (
         _printable(text[: 4 * _MAX_LENGTH].decode(errors="replace")) or "reverted without a reason"
     )
@@ -114,7 +114,7 @@ def _shown(value: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    """Replaces line breaks and terminal codes: the text goes into logs and answers."""
+    """Replace line breaks and terminal codes: the text goes into logs and answers."""
     return _bounded(
         "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
     )

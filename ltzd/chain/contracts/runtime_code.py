@@ -39,7 +39,7 @@ def _matches(contract: str, code: bytes, expected: Container[bytes] | None) -> b
 
 
 def _fits(template: bytes, code: bytes, expected: Container[bytes] | None) -> bool:
-    """Compares the code; immutables may hold only `expected` words, or any words without it."""
+    """Compare the code; immutables may hold only `expected` words, or any words without it."""
     if len(code) != len(template):
         return False
     index = 0

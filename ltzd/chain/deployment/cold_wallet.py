@@ -18,7 +18,7 @@ from ltzd.chain.node.answers.typed import Revert
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcClient, RpcError
 from ltzd.chain.signing import SignedTransaction, Signer, UnsignedTransaction
-from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused, Unavailable
 from ltzd.rules.nodes.publications import PublishOutcome, merged
 from ltzd.rules.operator.fees import GWEI, FeePolicy, fees_for, price_among
@@ -60,9 +60,7 @@ class ColdWallet:
         signer: Signer,
         fees: FeePolicy | None = None,
         timeout_seconds: float = 120.0,
-        clock: Clock = loop_time,
     ) -> None:
-        self._clock = clock
         self._nodes = nodes
         self._signer = signer
         self._fees = fees or FeePolicy()
@@ -71,7 +69,7 @@ class ColdWallet:
     async def send(
         self, to: Address, data: bytes, on_signed: Callable[[Hash32], None]
     ) -> ConfirmedTransaction:
-        """Simulates, signs, publishes and waits for the block.
+        """Simulate, sign, publish and wait for the block.
 
         Calls `on_signed` with the hash before the transaction is published. Raises Refused for a
         call that would revert (`details["revert"]` is the error's name) or did revert,
@@ -99,14 +97,14 @@ class ColdWallet:
         return [await self._wait_until_mined(transaction.hash) for transaction in signed]
 
     async def wait_until_idle(self) -> None:
-        """Waits until this wallet has no pending transaction. Raises Refused after the timeout."""
+        """Wait until this wallet has no pending transaction. Raises Refused after the timeout."""
         deadline = self._deadline()
         while True:
             try:
                 await self._free_nonce()
                 return
             except Refused:
-                if self._clock() > deadline:
+                if loop_time() > deadline:
                     raise
             await asyncio.sleep(_POLL_SECONDS)
 
@@ -133,16 +131,13 @@ class ColdWallet:
                 "try again later."
             )
         return self._signer.sign(
-            UnsignedTransaction(
+            UnsignedTransaction.with_fees(
+                fees,
                 chain_id=chain_id,
                 nonce=nonce,
-                max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
-                max_fee_per_gas=fees.max_fee_per_gas,
                 gas_limit=await self._gas_limit(to, data),
                 to=to,
-                value=0,
                 data=data,
-                is_legacy=fees.is_legacy,
             )
         )
 
@@ -157,7 +152,7 @@ class ColdWallet:
         return max(needed) * 5 // 4
 
     async def _publish(self, signed: SignedTransaction) -> None:
-        """Sends the transaction to every node; one that takes it is enough."""
+        """Send the transaction to every node; one that takes it is enough."""
 
         async def publish(rpc: RpcClient) -> tuple[PublishOutcome, str]:
             try:
@@ -183,10 +178,10 @@ class ColdWallet:
         raise Misconfigured(f"The node refuses the transaction: {texts[outcome]}")
 
     async def _wait_until_mined(self, transaction: Hash32) -> ConfirmedTransaction:
-        """Waits until all nodes show the same outcome."""
+        """Wait until all nodes show the same outcome."""
         deadline, pause = self._deadline(), _POLL_SECONDS
         outcomes: Mapping[str, _ShownOutcome | None] = {}
-        while self._clock() < deadline:
+        while loop_time() < deadline:
             outcomes = await self._nodes.each(lambda rpc: _outcome(rpc, transaction))
             outcome, *others = outcomes.values()
             if outcome is not None and all(other == outcome for other in others):
@@ -212,7 +207,7 @@ class ColdWallet:
         )
 
     def _deadline(self) -> float:
-        return self._clock() + self._timeout_seconds
+        return loop_time() + self._timeout_seconds
 
 
 async def simulate(nodes: AgreeingNodes, to: Address, data: bytes, sender: Address) -> None:
@@ -228,7 +223,7 @@ async def simulate(nodes: AgreeingNodes, to: Address, data: bytes, sender: Addre
 
 
 async def _outcome(rpc: RpcClient, transaction: Hash32) -> _ShownOutcome | None:
-    """Returns None as long as the node shows no outcome, and while it does not answer."""
+    """Return None as long as the node shows no outcome, and while it does not answer."""
     try:
         answer = await rpc.call("eth_getTransactionReceipt", hex_of(transaction))
         receipt = typed.receipt_of(answer, transaction)

@@ -87,7 +87,7 @@ def write(path: Path, deployment: Deployment) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    """Makes the renaming of the file durable."""
+    """Make the renaming of the file durable."""
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -32,7 +32,7 @@ from ltzd.chain.node.l1_costs import L1CostReader
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
 from ltzd.chain.signing import SignedTransaction, Signer, UnsignedTransaction
-from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable, Unavailable
 from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees, fees_for
@@ -57,12 +57,12 @@ _REFUSALS = frozenset(
 class SendMode:
     """How transactions are sent.
 
-    `is_hurried` sends everything at once with estimated gas limits: right for a dev chain, where
+    `sends_at_once` sends everything at once with estimated gas limits: right for a dev chain, where
     gas is free and each wait costs a block. `timeout_seconds` bounds the wait for receipts.
     """
 
     fees: FeePolicy = FeePolicy()  # noqa: RUF009 - it is frozen
-    is_hurried: bool = False
+    sends_at_once: bool = False
     poll_seconds: float = 0.5
     timeout_seconds: float = 300.0
 
@@ -88,7 +88,6 @@ class DeploymentExecutor:
         save: Callable[[Deployment], None],
         report: Callable[[str], None],
         mode: SendMode | None = None,
-        clock: Clock = loop_time,
     ) -> None:
         if faults := faults_of(terms):
             raise FileRejected(faults)
@@ -98,12 +97,11 @@ class DeploymentExecutor:
         self._terms = terms
         self._save = save
         self._report = report
-        self._clock = clock
         self._mode = mode or SendMode()
         self._height = 0
 
     async def run(self, before: Deployment) -> Deployment:
-        """Deploys what is missing and returns the whole deployment.
+        """Deploy what is missing and return the whole deployment.
 
         Raises Misconfigured, FileRejected, Unavailable; the same call later continues.
         """
@@ -197,7 +195,7 @@ class DeploymentExecutor:
             )
 
     async def _read_roles(self, address: Address, contract: str, at: str) -> RoleState | None:
-        """Returns None if the calls contradict each other.
+        """Return None if the calls contradict each other.
 
         They find no code although the block has it; or they revert, which these views never do in
         the state of one block: while anvil mines under load, `mintLimit` may see an earlier block's
@@ -241,16 +239,16 @@ class DeploymentExecutor:
         raise NodeUnavailable(f"The node does not hold block {self._height}, which it has named.")
 
     async def _send(self, deployment: Deployment, view: _View, steps: list[Step]) -> bool:
-        """Sends the steps that can be sent now; returns whether all of them have receipts."""
+        """Send the steps that can be sent now; returns whether all of them have receipts."""
         self._refuse_foreign_admin(view, steps)
         fees = await self._fees()
         self._refuse_poverty(view, steps, fees, await L1CostReader(self._node).read())
-        hurried = self._mode.is_hurried
-        now = steps if hurried else [step for step in steps if is_ready(step, view.states)]
+        at_once = self._mode.sends_at_once
+        now = steps if at_once else [step for step in steps if is_ready(step, view.states)]
         sent = []
         for nonce, step in enumerate(now, view.nonce):
             assert step.nonce in {None, nonce}, "creations come first, with the nonces in line"
-            gas_limit = step.gas_limit if hurried else await self._gas_limit(step)
+            gas_limit = step.gas_limit if at_once else await self._gas_limit(step)
             signed = self._sign(deployment.chain_id, nonce, step, gas_limit, fees)
             self._report(step.description)
             await self._publish(signed)
@@ -309,21 +307,18 @@ class DeploymentExecutor:
         self, chain_id: int, nonce: int, step: Step, gas_limit: int, fees: Fees
     ) -> SignedTransaction:
         return self._signer.sign(
-            UnsignedTransaction(
+            UnsignedTransaction.with_fees(
+                fees,
                 chain_id=chain_id,
                 nonce=nonce,
-                max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
-                max_fee_per_gas=fees.max_fee_per_gas,
                 gas_limit=gas_limit,
                 to=Address(b"") if step.to is None else step.to,
-                value=0,
                 data=step.data,
-                is_legacy=fees.is_legacy,
             )
         )
 
     async def _publish(self, signed: SignedTransaction) -> None:
-        """Ignores a used nonce: an earlier run used it, as the next read of the chain shows."""
+        """Ignore a used nonce: an earlier run used it, as the next read of the chain shows."""
         outcome, text = await self._node.publish(signed.raw)
         if outcome is PublishOutcome.UNAFFORDABLE:
             raise Misconfigured(
@@ -334,12 +329,12 @@ class DeploymentExecutor:
             raise Misconfigured(f"The node refuses the transaction: {text}")
 
     async def _wait_until_mined(self, sent: Sequence[tuple[Hash32, Step]], next_nonce: int) -> bool:
-        """Waits for all receipts; returns False if the nonces are used without them.
+        """Wait for all receipts; returns False if the nonces are used without them.
 
         Then an earlier run's transactions used the nonces. Raises Misconfigured, NodeUnavailable.
         """
-        deadline = self._clock() + self._mode.timeout_seconds
-        while self._clock() < deadline:
+        deadline = loop_time() + self._mode.timeout_seconds
+        while loop_time() < deadline:
             receipts = await self._node.receipts([hash_ for hash_, _ in sent])
             for receipt, (_, step) in zip(receipts, sent, strict=True):
                 if receipt is not None and not receipt.succeeded:

@@ -31,7 +31,7 @@ class HttpAnswer:
     body: bytes
 
 
-class AnswerReader:
+class HttpAnswerReader:
     """The reader of one answer.
 
     The parser refers to its `_Message`, which refers to the parser only while that parses: a cycle
@@ -116,7 +116,7 @@ class _Message:
     """An answer as httptools tells of it, which calls the methods `on_…`."""
 
     parser: httptools.HttpResponseParser
-    """Set only while the parser parses (see `AnswerReader`)."""
+    """Set only while the parser parses (see `HttpAnswerReader`)."""
 
     def __init__(self) -> None:
         self.status = 0

@@ -16,7 +16,7 @@ import aiohappyeyeballs
 from yarl import URL
 
 from ltzd import __version__
-from ltzd.chain.http_client.answers import AnswerReader, HttpAnswer
+from ltzd.chain.http_client.answers import HttpAnswer, HttpAnswerReader
 from ltzd.concurrency.clock import loop_time
 from ltzd.concurrency.request_connection import RequestConnection
 
@@ -59,7 +59,7 @@ class HttpClient:
             self._busy.add(connection)
             try:
                 return await connection.exchange(
-                    b"%s%d\r\n\r\n%s" % (self._head, len(body), body), AnswerReader(most)
+                    b"%s%d\r\n\r\n%s" % (self._head, len(body), body), HttpAnswerReader(most)
                 )
             finally:
                 self._busy.discard(connection)

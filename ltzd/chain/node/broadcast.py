@@ -20,6 +20,8 @@ Publication: TypeAlias = tuple[PublishOutcome, str]
 _Answer: TypeAlias = list[Publication] | NodeUnavailable
 
 _CLEAR = frozenset((PublishOutcome.ACCEPTED, PublishOutcome.NONCE_TOO_LOW))
+_FIRST_NODES = 2
+"""The best nodes, which get the bytes before any other node."""
 _MOMENT_SECONDS = 0.5
 _UNCONFIRMED = {
     PublishOutcome.REFUSED_FOR_GOOD: PublishOutcome.UNKNOWN,
@@ -31,14 +33,13 @@ _UNCONFIRMED = {
 class Broadcast:
     """Use it as an async context manager: it owns the requests that outlast a publication.
 
-    Bytes go to the best `at_once` nodes first. At most `kept` requests go on after their
+    At most `kept` requests go on after their
     publication; the oldest ones are cancelled.
     """
 
-    def __init__(self, node: Node, kept: int = 16, at_once: int = 2) -> None:
+    def __init__(self, node: Node, kept: int = 16) -> None:
         self._node = node
         self._kept = kept
-        self._at_once = at_once
         self._going_on: dict[asyncio.Task[_Answer], None] = {}
 
     async def __aenter__(self) -> Self:
@@ -51,7 +52,7 @@ class Broadcast:
         await asyncio.gather(*going_on, return_exceptions=True)
 
     async def publish_all(self, raws: Sequence[bytes]) -> list[Publication]:
-        """Sends signed bytes in order; returns as soon as one node has accepted them all.
+        """Send signed bytes in order; returns as soon as one node has accepted them all.
 
         The second node gets the bytes all the same. Without a node that accepts, every answer is
         awaited, but only for a moment once a node has accepted some and has seen the nonces of all
@@ -65,8 +66,8 @@ class Broadcast:
                 if publishers[0].is_alone
                 else [_unconfirmed(*each) for each in publications]
             )
-        answers = await self._answers(publishers[: self._at_once], raws)
-        rest = publishers[self._at_once :]
+        answers = await self._answers(publishers[:_FIRST_NODES], raws)
+        rest = publishers[_FIRST_NODES:]
         if rest and _may_be_given_up(answers, len(raws)):
             answers += await self._answers(rest, raws)
         return _merged(answers, len(raws))

@@ -84,20 +84,20 @@ class RpcClient(Protocol):
         """The sizes that the node accepts; a pool returns the sizes of its best node now."""
 
     def report_contradiction(self, kind: str) -> None:
-        """Reports that this node contradicts itself or others; a pool then prefers other nodes.
+        """Report that this node contradicts itself or others; a pool then prefers other nodes.
 
         `kind` is one of a closed set: it labels a metric.
         """
 
     def report_dispute(self, kind: str) -> None:
-        """Reports that this node and another one contradict each other, and that neither is
+        """Report that this node and another one contradict each other, and that neither is
         outvoted.
 
         The node stays in use, and its answers still count against the other one's.
         """
 
     def report_silence(self) -> None:
-        """Reports that this node did not answer in time; a pool leaves it alone for a while."""
+        """Report that this node did not answer in time; a pool leaves it alone for a while."""
 
 
 class NodeClient:
@@ -113,7 +113,7 @@ class NodeClient:
         self.url = url
         self._limits = limits or NodeLimits(node_name(url))
         self._sender = CallSender(transport, self._limits, policy, secrets_of(url))
-        self._gathering: Batcher[RpcCall, Any] = Batcher(self.batch)
+        self._batcher: Batcher[RpcCall, Any] = Batcher(self.batch)
         self._traits = NodeTraits()
 
     async def call(self, method: str, *params: object) -> Any:
@@ -144,7 +144,7 @@ class NodeClient:
 
         Costs a tenth of `call` if many tasks call. Raises NodeUnavailable, RpcError.
         """
-        return await self._gathering.ask((method, params))
+        return await self._batcher.ask((method, params))
 
     def pinned(self) -> RpcClient:
         return self

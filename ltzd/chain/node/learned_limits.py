@@ -99,7 +99,7 @@ class NodeLimits:
     # Rate
 
     async def wait_for_rate(self, calls: int, deadline: float, queue: asyncio.Lock) -> None:
-        """Waits until the node's rate allows this many calls, and counts them as sent.
+        """Wait until the node's rate allows this many calls, and count them as sent.
 
         `queue` is the client's own. Clients of one node take turns, so that many requests of one
         client delay those of another by one request each. Raises NodeUnavailable if the turn comes
@@ -110,7 +110,7 @@ class NodeLimits:
         self._rate = after_sending(self._rate, calls, self.clock())
 
     async def _take_turn(self, deadline: float, queue: asyncio.Lock) -> None:
-        """Waits behind this client's earlier requests, and then in a queue of one per client."""
+        """Wait behind this client's earlier requests, and then in a queue of one per client."""
         self._waiting += 1
         try:
             async with asyncio.timeout(deadline - self.clock()), queue, self._first:
@@ -135,7 +135,7 @@ class NodeLimits:
         return NodeUnavailable(reason, kind="rate_limited")
 
     def refused_rate(self, refusal: Refusal, reason: str) -> None:
-        """Learns from a call refused as one too many; `reason` is the node's text."""
+        """Learn from a call refused as one too many; `reason` is the node's text."""
         self._rate_reason = reason
         was_limited = self._rate.per_second is not None
         self._rate = after_rate_refusal(self._rate, self.clock(), refusal.retry_after_seconds)
@@ -145,14 +145,14 @@ class NodeLimits:
     # Sizes
 
     def accepted(self, calls: int, size: int) -> None:
-        """Counts a request of so many calls and bytes that the node answered."""
+        """Count a request of so many calls and bytes that the node answered."""
         self._rate = after_acceptance(self._rate, calls)
         self._items = after_success(self._items, calls)
         if 4 * size >= 3 * self._bytes.size:  # Batches are cut below the limit.
             self._bytes = after_success(self._bytes, max(size, self._bytes.size))
 
     def refused_batch(self, refusal: Refusal | None, calls: int, size: int) -> None:
-        """Learns from a batch that the node refused as a whole, or for some of its calls."""
+        """Learn from a batch that the node refused as a whole, or for some of its calls."""
         kind = refusal.kind if refusal is not None else None
         before = (self._items.size, self._bytes.size)
         if kind is RefusalKind.REQUEST_BYTES:
@@ -172,7 +172,7 @@ class NodeLimits:
         )
 
     def timed_out(self, calls: Sequence[RpcCall]) -> None:
-        """Learns from a request without an answer: its widest range of logs, or its calls."""
+        """Learn from a request without an answer: its widest range of logs, or its calls."""
         spans = [span for call in calls if (span := block_span(call)) is not None]
         if max(spans, default=1) > 1:
             self._logs = after_wide_range(self._logs, max(spans))
@@ -180,7 +180,7 @@ class NodeLimits:
             self._items = after_refusal(self._items, len(calls))
 
     def learn_logs(self, call: RpcCall, outcome: object) -> None:
-        """Learns from the outcome of one call, if it is an `eth_getLogs` of a range."""
+        """Learn from the outcome of one call, if it is an `eth_getLogs` of a range."""
         if call[0] != LOGS or (blocks := block_span(call)) is None:
             return
         if isinstance(outcome, list):

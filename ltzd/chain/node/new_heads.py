@@ -20,7 +20,7 @@ from ltzd import telemetry
 from ltzd.chain.node.answers.typed import LARGEST_COUNT, Header, block_timestamp, quantity
 from ltzd.chain.node.client import node_name
 from ltzd.chain.websocket_client.socket import NodeSocket, open_socket
-from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.clock import loop_time
 from ltzd.rules.indexer.block_times import BlockTimes, silence_seconds
 from ltzd.values import Hash32, hash_of
 
@@ -87,17 +87,15 @@ class NewHeads:
         self,
         urls: Sequence[str],
         policy: HeadSocketPolicy | None = None,
-        clock: Clock = loop_time,
     ) -> None:
         self._policy = policy or HeadSocketPolicy()
-        self._clock = clock
         self._times = BlockTimes()
         self._highest = 0
         self._recent: deque[Hash32] = deque(maxlen=_REMEMBERED)
         """Heads that were announced or read: other sockets announce them again."""
         self._announced: int | None = None
         self._is_announced = asyncio.Event()
-        self.sockets = [_HeadSocket(url, self._policy, clock, self._receive) for url in urls]
+        self.sockets = [_HeadSocket(url, self._policy, self._receive) for url in urls]
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -119,7 +117,7 @@ class NewHeads:
         return announced
 
     def observe(self, head: Header) -> None:
-        """Records a head that was read from a node: a socket that omits it counts as silent."""
+        """Record a head that was read from a node: a socket that omits it counts as silent."""
         number = head.number
         if number < self._highest - _LARGEST_JUMP:
             self._highest = 0  # The first announcement was absurd, or the chain is another one.
@@ -143,7 +141,7 @@ class NewHeads:
         if number <= self._highest:
             return
         is_first, self._highest = not self._highest, number
-        self._times = self._times.with_head(number, timestamp, self._clock())
+        self._times = self._times.with_head(number, timestamp, loop_time())
         if is_first:
             return  # The head may have been mined before the sockets subscribed.
         limit = silence_seconds(self._times.seconds(), self._policy.least_silence_seconds)
@@ -156,12 +154,10 @@ class _HeadSocket:
         self,
         url: str,
         policy: HeadSocketPolicy,
-        clock: Clock,
         receive: Callable[[int, int, Hash32], None],
     ) -> None:
         self._url = url
         self._policy = policy
-        self._clock = clock
         self._receive = receive
         self._pause = policy.first_pause_seconds
         self._logged: _Loss | None = None
@@ -175,7 +171,7 @@ class _HeadSocket:
         self.is_open = False
 
     async def run(self) -> None:
-        """Keeps the socket open until cancelled; pauses grow while it announces nothing."""
+        """Keep the socket open until cancelled; pauses grow while it announces nothing."""
         while True:
             try:
                 await self._listen()
@@ -199,16 +195,16 @@ class _HeadSocket:
             self._pause = min(self._pause * 2, self._policy.longest_pause_seconds)
 
     def expect(self, number: int, limit: float | None) -> None:
-        """Sets the highest known head: the socket must announce it, or counts as silent."""
+        """Set the highest known head: the socket must announce it, or counts as silent."""
         self._limit = limit
         if self._deadline is None or self._deadline.expired() or number <= self._newest:
             return
         patience = limit if limit is not None else self._policy.unknown_silence_seconds
         until = self._deadline.when()
-        self._deadline.reschedule(min(until or float("inf"), self._clock() + patience))
+        self._deadline.reschedule(min(until or float("inf"), loop_time() + patience))
 
     async def _listen(self) -> None:
-        """Announces heads. Raises _SocketLost, and aiohttp's errors if there is no connection."""
+        """Announce heads. Raises _SocketLost, and aiohttp's errors if there is no connection."""
         async with open_socket(
             self._url,
             connect_seconds=self._policy.connect_seconds,
@@ -249,7 +245,7 @@ class _HeadSocket:
 
     def _wait_for_next(self) -> None:
         assert self._deadline is not None
-        when = None if self._limit is None else self._clock() + self._limit
+        when = None if self._limit is None else loop_time() + self._limit
         self._deadline.reschedule(when)
 
     def _closed(self) -> None:

@@ -24,7 +24,7 @@ from ltzd.values import Address, Hash32, address_of, hash_of, hex_of
 BlockRef: TypeAlias = Header | int | str
 """A block by its header, which names exactly that block (EIP-1898), by height, or by tag."""
 
-_MARKET: Sequence[RpcCall] = (
+_GAS_PRICE_CALLS: Sequence[RpcCall] = (
     ("eth_feeHistory", ("0x1", "latest", [])),
     ("eth_maxPriorityFeePerGas", ()),
 )
@@ -88,15 +88,15 @@ class Node:
         return self._rpc.is_alone
 
     def report_contradiction(self, kind: str) -> None:
-        """Reports that this node contradicts itself or others; `kind` labels a metric."""
+        """Report that this node contradicts itself or others; `kind` labels a metric."""
         self._rpc.report_contradiction(kind)
 
     def report_dispute(self, kind: str) -> None:
-        """Reports that this node and another one contradict each other, and neither is outvoted."""
+        """Report that this node and another one contradict each other, and neither is outvoted."""
         self._rpc.report_dispute(kind)
 
     def report_silence(self) -> None:
-        """Reports that this node did not answer in time."""
+        """Report that this node did not answer in time."""
         self._rpc.report_silence()
 
     async def chain_id(self) -> int:
@@ -436,13 +436,13 @@ class Node:
         """
         if head.base_fee is None:
             return await self._price_without_base_fee()
-        history, tip = await self._rpc.batch(_MARKET)
+        history, tip = await self._rpc.batch(_GAS_PRICE_CALLS)
         return await self._price(head.base_fee, history, tip)
 
     async def current_gas_price(self) -> GasPrice:
         """As `gas_price` for the newest block, in one batch with it."""
         head, history, tip = await self._rpc.batch(
-            [("eth_getBlockByNumber", ("latest", False)), *_MARKET]
+            [("eth_getBlockByNumber", ("latest", False)), *_GAS_PRICE_CALLS]
         )
         header = typed.newest_header_of(head)
         if header.base_fee is None:
@@ -570,7 +570,7 @@ class Node:
         return [typed.failure_of(answer) for answer in answers]
 
     async def publish(self, raw: bytes) -> tuple[PublishOutcome, str]:
-        """Sends signed bytes to the node; the text is the node's error message, for logs.
+        """Send signed bytes to the node; the text is the node's error message, for logs.
 
         Raises NodeUnavailable if the outcome is unknown: the bytes may have arrived.
         """
@@ -581,7 +581,7 @@ class Node:
         return PublishOutcome.ACCEPTED, ""
 
     async def publish_all(self, raws: Sequence[bytes]) -> list[tuple[PublishOutcome, str]]:
-        """Sends several transactions in order, in one batch.
+        """Send several transactions in order, in one batch.
 
         The outcome is UNKNOWN for bytes without an answer. Raises NodeUnavailable if the batch as a
         whole has no answer.

@@ -235,9 +235,7 @@ def classify_error(code: int, text: str, data: object = None, method: str = "") 
     )
 
 
-def classify_status(
-    status: int, text: str, retry_after: str | None, now: datetime | None = None
-) -> Refusal | None:
+def classify_status(status: int, text: str, retry_after: str | None) -> Refusal | None:
     """The refusal of an HTTP answer that is no JSON-RPC reply; `text` is its body.
 
     `retry_after` is the header's value, seconds or a date. Returns None for any other status.
@@ -248,7 +246,7 @@ def classify_status(
     kind = _STATUSES.get(status)
     if kind is RefusalKind.RATE or (status == 503 and retry_after is not None):
         kind = RefusalKind.RATE
-        pause = retry_after_seconds(retry_after, now)
+        pause = retry_after_seconds(retry_after)
         return Refusal(kind, retry_after_seconds=_pause_in(text) if pause is None else pause)
     return _byte_refusal(text) or _batch_refusal(text) or (Refusal(kind) if kind else None)
 

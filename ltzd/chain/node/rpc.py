@@ -71,7 +71,7 @@ class _HttpTransport:
     async def exchange(
         self, body: bytes, ids: Sequence[int], most: int, *, may_type_logs: bool = False
     ) -> Any:
-        """Posts one request; HTTP matches the reply, so `ids` are not needed.
+        """Post one request; HTTP matches the reply, so `ids` are not needed.
 
         Redirects are not followed: they might lead to another chain's node.
         """

@@ -79,7 +79,7 @@ class Transport(Protocol):
     async def exchange(
         self, body: bytes, ids: Sequence[int], most: int, *, may_type_logs: bool = False
     ) -> Any:
-        """Sends one request with calls of these ids and returns the decoded reply.
+        """Send one request with calls of these ids and return the decoded reply.
 
         `most` bounds the bytes of the answer. With `may_type_logs`, which is given for a single
         `eth_getLogs` of a range, the reply may hold LogEntry objects.
@@ -293,7 +293,7 @@ class CallSender:
         deadline: float,
         attempts: int,
     ) -> list[Any]:
-        """Asks again for the calls of a chunk that the node refused within its reply."""
+        """Ask again for the calls of a chunk that the node refused within its reply."""
         refused = [place for place, answer in enumerate(answers) if _may_ask_again(answer)]
         for place, answer in enumerate(answers):
             if place not in refused:
@@ -322,7 +322,7 @@ class CallSender:
         return answers
 
     def _learn_batch(self, chunk: Sequence[_EncodedCall], refusal: Refusal) -> None:
-        """Learns from a refused chunk, unless the fault may be a query of logs within it."""
+        """Learn from a refused chunk, unless the fault may be a query of logs within it."""
         has_logs = any(encoded.call[0] == LOGS for encoded in chunk)
         if not has_logs or refusal.kind in {RefusalKind.BATCH_ITEMS, RefusalKind.RATE}:
             self._limits.refused_batch(refusal, len(chunk), len(_joined(chunk)))
@@ -368,7 +368,7 @@ class CallSender:
 
     @asynccontextmanager
     async def _slot(self, deadline: float) -> AsyncIterator[None]:
-        """Holds one of the node's connections. Raises NodeUnavailable if none is free in time."""
+        """Hold one of the node's connections. Raises NodeUnavailable if none is free in time."""
         if self._slots.locked():
             try:
                 async with asyncio.timeout(deadline - self._limits.clock()):

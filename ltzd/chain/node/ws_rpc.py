@@ -150,7 +150,7 @@ class _SocketTransport:
     # The socket
 
     async def _run(self) -> None:
-        """Keeps the socket open until cancelled; pauses grow while sockets end soon and unused.
+        """Keep the socket open until cancelled; pauses grow while sockets end soon and unused.
 
         Many sockets are asked nothing for weeks, and each node ends them now and then.
         """
@@ -175,7 +175,7 @@ class _SocketTransport:
             self._lose("it is closed")
 
     async def _serve(self) -> bool:
-        """Opens a socket and reads it to its end; returns whether it answered any request."""
+        """Open a socket and read it to its end; returns whether it answered any request."""
         has_answered = False
         reason = "its socket closed"
         try:
@@ -203,7 +203,7 @@ class _SocketTransport:
         return has_answered
 
     def _lose(self, reason: str) -> None:
-        """Ends the socket: the outcome of each request under way is unknown."""
+        """End the socket: the outcome of each request under way is unknown."""
         self._socket, self._fault = None, reason
         self._is_decided.set()
         for request in set(self._waiting.values()):
@@ -211,13 +211,13 @@ class _SocketTransport:
         self._waiting.clear()
 
     def _refuse_length(self) -> None:
-        """Ends the requests whose answer is too long, if it is theirs: nobody has read its id."""
+        """End the requests whose answer is too long, if it is theirs: nobody has read its id."""
         for request in set(self._waiting.values()):
             if request.most >= self._policy.max_response_bytes:
                 complete(request.answer, _too_long(request.most))
 
     async def _receive(self, data: bytes) -> bool:
-        """Gives a message to the request that it answers; returns whether there is one."""
+        """Give a message to the request that it answers; returns whether there is one."""
         request = None
         try:
             if not is_short(data):

@@ -37,7 +37,7 @@ class Ranking(Protocol):
         """Whether nothing speaks against asking the node first."""
 
     def use(self, role: str, member: Member) -> None:
-        """Makes the node the one in use."""
+        """Make the node the one in use."""
 
 
 class PoolClient:
@@ -80,35 +80,38 @@ class PoolClient:
         waiting = [best, *filter(self._pool.is_usable, others)]
         shown = best.head.number if best.head else 0
         clock, begun = self._pool.clock, self._pool.clock()
-        reads: dict[asyncio.Task[Head], tuple[Member, RpcClient]] = {}
-        failed: asyncio.Task[Head] | None = None
+        reads: dict[asyncio.Task[tuple[RpcClient, Head]], Member] = {}
+        fault: NodeUnavailable | RpcError | None = None
         try:
             while waiting or reads:
                 if waiting:
                     member = waiting.pop(0)
                     client = PinnedClient(self._pool, member, self._role)
-                    reads[asyncio.ensure_future(read(client))] = member, client
+                    reads[asyncio.ensure_future(client.newest(read))] = member
                 done, _ = await asyncio.wait(
                     reads,
                     timeout=self._pool.policy.hedge_newest_after if waiting else None,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                for task in sorted(done, key=lambda task: reads[task][0] is not best):
-                    member, pinned = reads.pop(task)
-                    if member is best and isinstance(task.exception(), NodeUnavailable | RpcError):
-                        failed = task
-                    elif member is best:
-                        return pinned, task.result()
-                    elif _has_reached(task, shown):
-                        if failed is None:
+                for task in sorted(done, key=lambda task: reads[task] is not best):
+                    member, error = reads.pop(task), task.exception()
+                    if isinstance(error, NodeUnavailable | RpcError):
+                        if member is best:
+                            fault = error
+                        continue
+                    pinned, head = task.result()
+                    if member is best:
+                        return pinned, head
+                    if head.number >= shown:
+                        if fault is None:
                             best.record_slowness(clock() - begun)
                         self._pool.use(self._role, member)
-                        return pinned, task.result()
-            assert failed is not None, "the best node is waited for"
-            return pinned, failed.result()
+                        return pinned, head
         finally:
             for task in reads:
                 task.cancel()
+        assert fault is not None, "the best node is waited for"
+        raise fault
 
     def others(self, min_height: int) -> Sequence[RpcClient]:
         """Raises RuntimeError: only a pinned client has others."""
@@ -183,12 +186,6 @@ class PoolClient:
                 task.cancel()
         assert fault is not None, "no node was asked"
         raise fault
-
-
-def _has_reached(read: asyncio.Task[Head], height: int) -> bool:
-    if isinstance(read.exception(), NodeUnavailable | RpcError):
-        return False
-    return read.result().number >= height
 
 
 def _may_answer_elsewhere(error: BaseException | None) -> TypeGuard[RpcError]:

@@ -44,7 +44,7 @@ class Member:
     """`clients` holds a client per role. `has_peers`: the pool has other nodes to turn to.
 
     A node whose circuit has opened must prove its chain again: another node may have taken its
-    address meanwhile. `look_due` is set then, for the watch.
+    address meanwhile. `check_due` is set then, for the watch.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Member:
         self.in_flight = 0
         self.errors: Counter[str] = Counter()
         self.detail = ""
-        self.look_due = asyncio.Event()
+        self.check_due = asyncio.Event()
         self._probe: asyncio.Task[bool] | None = None
 
     @property
@@ -134,7 +134,7 @@ class Member:
         return 0.0 if probe_at is None else max(0.0, probe_at - self._clock())
 
     async def measured(self, answer: Awaitable[Answer]) -> Answer:
-        """Awaits a request to this node and learns from its end. Raises NodeUnavailable."""
+        """Await a request to this node and learn from its end. Raises NodeUnavailable."""
         begun = self._clock()
         self.in_flight += 1
         try:
@@ -177,15 +177,15 @@ class Member:
         return True
 
     def record_slowness(self, seconds: float) -> None:
-        """Records a latency of at least `seconds` for an answer that has not come yet."""
+        """Record a latency of at least `seconds` for an answer that has not come yet."""
         self.latency = max(self.latency or 0.0, seconds)
 
     def overtaken(self) -> None:
-        """Counts a request that another node answered first, although it was sent there later."""
+        """Count a request that another node answered first, although it was sent there later."""
         self._count_failure("timeout", "The node is slower than another by far", 1)
 
     def failed(self, kind: str, detail: str) -> None:
-        """Counts a failed request.
+        """Count a failed request.
 
         If there are other nodes, a timeout opens the circuit at once, and so does an answer that is
         larger than any honest one.
@@ -214,7 +214,7 @@ class Member:
         self._breaker = breaker.after_failure(self._breaker, self._clock(), policy, weight)
         if self._breaker.is_open and not was_open:
             self._verdict = Unfit.UNVERIFIED
-            self.look_due.set()
+            self.check_due.set()
             log.error("node.left_alone", node=self.name, kind=kind, reason=detail)
 
     def observe_head(self, head: Header) -> None:
@@ -230,14 +230,14 @@ class Member:
         self.verified_at = self._clock()
 
     def rejected(self, verdict: Unfit, detail: str) -> None:
-        """Records that the node does not belong to the chain; nothing is read from it."""
+        """Record that the node does not belong to the chain; nothing is read from it."""
         if self._verdict is not verdict:
             log.critical("node.rejected", node=self.name, kind=verdict.value, reason=detail)
         self._verdict, self._breaker = verdict, CLOSED
         self.detail = detail
 
     def distrust(self, kind: str) -> None:
-        """Records a contradiction: for growing times the node is asked only as the last.
+        """Record a contradiction: for growing times the node is asked only as the last.
 
         A node that was trusted again for `distrust_longest` begins with the shortest time.
         """
@@ -256,7 +256,7 @@ class Member:
         log.critical("node.disagrees", node=self.name, kind=kind, seconds=self._distrust)
 
     def contest(self, kind: str) -> None:
-        """Records a contradiction with another node when nobody can tell which of them is right.
+        """Record a contradiction with another node when nobody can tell which of them is right.
 
         The node stays as good as the other, also for second opinions. A contradiction that lasts is
         logged once.

@@ -25,11 +25,11 @@ class NodePoolPolicy:
     """A node without an answer for this time is asked for its chain id. If the node has no answer
     to that after as long again, it is silent and not slow, and the pinned request is given up."""
     watch_pause: float = 2.0
-    """The pause between two looks at a node's head."""
+    """The pause between two checks of a node's head."""
     verify_pause: float = 15.0
     """The pause between two proofs of a node's chain. A falling head causes a proof at once."""
     shortest_pause: float = 0.2
-    """The pause between looks at a node whose circuit has opened, or while no node is left."""
+    """The pause between checks of a node whose circuit has opened, or while no node is left."""
     witness_seconds: float = 10.0
     """How long after its last answer a node that fails is expected back as a witness."""
     tolerance_seconds: float = 3.0

@@ -86,7 +86,7 @@ class NodePool:
             self._in_use[role] = id(members[0])
         if not members:
             for member in self.members:
-                member.look_due.set()
+                member.check_due.set()
             faults = ", ".join(f"{member.name} ({_reason(member)})" for member in self.members)
             raise NodeUnavailable(f"No node can be used: {faults}", kind="none_usable")
         return members
@@ -101,7 +101,7 @@ class NodePool:
         return [members[position] for position in order]
 
     def use(self, role: str, member: Member) -> None:
-        """Makes the node the one in use, which `ranked` leaves only for a better one."""
+        """Make the node the one in use, which `ranked` leaves only for a better one."""
         self._in_use[role] = id(member)
 
     def _may_be_asked(self, member: Member) -> bool:
@@ -187,7 +187,7 @@ class NodePool:
     def tolerance_blocks(self) -> int:
         """How far a node's head may be below the others' without being behind.
 
-        Nodes are looked at one after the other, and a fast chain moves on meanwhile. No single one
+        Nodes are checked one after the other, and a fast chain moves on meanwhile. No single one
         of three nodes decides it, or invented heights would hide every lag.
         """
         measured = [member.block_seconds for member in self.members if member.block_seconds]
@@ -210,7 +210,7 @@ class NodePool:
         self._expected = expected
 
     async def verify(self, member: Member) -> bool:
-        """Checks the node's chain; returns whether it belongs. Raises NodeUnavailable."""
+        """Check the node's chain; returns whether it belongs. Raises NodeUnavailable."""
         expected = self._expected
         if expected is None:
             return True
@@ -225,10 +225,10 @@ class NodePool:
         return member.is_verified
 
     def _outvoted_on_code(self) -> list[Member]:
-        """Leaves out, and returns, the nodes with other code of LTZ than a majority shows.
+        """Leave out, and return, the nodes with other code of LTZ than a majority shows.
 
         Without a majority all are reported and stay in use: a forger must not be the only one left.
-        The next look verifies a node that was left out again, since the other nodes may have been
+        The next check verifies a node that was left out again, since the other nodes may have been
         the wrong ones.
         """
         known = [member for member in self.members if member.code_hash is not None]

@@ -1,7 +1,7 @@
 """Follows each node's head, and finds the nodes that are dead, hung, behind, foreign or lying.
 
-Every node is looked at by a task of its own, so that a node that hangs delays no other look. A node
-whose circuit is open gets one look after each of its growing pauses.
+Each node is checked by a task of its own, so that a node that hangs delays no other check. A node
+whose circuit is open is checked once after each of its growing pauses.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _STRAGGLER_SECONDS = 1.0
 
 
 class NodeWatch:
-    """`run` watches until it is cancelled; `look` takes one look at a node."""
+    """`run` watches until it is cancelled; `check` checks one node once."""
 
     def __init__(self, pool: NodePool) -> None:
         self._pool = pool
@@ -39,15 +39,15 @@ class NodeWatch:
             if len(self._pool.members) > 1:
                 group.create_task(self._compare_often())
 
-    async def look_at_all(self) -> None:
-        """One look at every node, so that the first requests find the best one.
+    async def check_all(self) -> None:
+        """Check every node once, so that the first requests find the best one.
 
-        Returns a second after the first node has proven its chain, or once every look would have
+        Returns a second after the first node has proven its chain, or once every check would have
         been given up: a hung node must not delay the start.
         """
-        looks = {asyncio.create_task(self.look(member)) for member in self._pool.members}
+        checks = {asyncio.create_task(self.check(member)) for member in self._pool.members}
         try:
-            pending = looks
+            pending = checks
             while pending and not any(member.is_verified for member in self._pool.members):
                 done, pending = await asyncio.wait(
                     pending,
@@ -59,25 +59,25 @@ class NodeWatch:
             if pending:
                 await asyncio.wait(pending, timeout=_STRAGGLER_SECONDS)
         finally:
-            for look in looks:
-                look.cancel()
+            for check in checks:
+                check.cancel()
 
     async def _watch(self, member: Member) -> None:
         while True:
-            await self.look(member)
+            await self.check(member)
             await self._pause(member)
 
     async def _pause(self, member: Member) -> None:
-        """Waits until the next look is due: sooner if the circuit opens, or if no node is left."""
-        member.look_due.clear()
+        """Wait until the next check is due: sooner if the circuit opens, or if no node is left."""
+        member.check_due.clear()
         await asyncio.sleep(self._policy.shortest_pause)
         seconds = member.seconds_to_probe() if member.is_open else self._policy.watch_pause
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await member.look_due.wait()
+                await member.check_due.wait()
 
-    async def look(self, member: Member) -> None:
-        """Verifies the node's chain if that is due, and reads its head. Raises nothing."""
+    async def check(self, member: Member) -> None:
+        """Verify the node's chain if that is due, and read its head. Raises nothing."""
         # The only node may be as slow as its requests' own timeout allows.
         has_peers = len(self._pool.members) > 1
         try:
@@ -86,7 +86,7 @@ class NodeWatch:
                     return
                 node = Node(member.clients[WATCH])
                 head = await member.measured(node.block("latest"))
-                if head is None or not await self._is_honest_lead(member, node, head):
+                if head is None or not await self._check_lead(member, node, head):
                     return
                 # A head that falls may be another chain's.
                 if self._has_fallen(member, head) and not await self._pool.verify(member):
@@ -107,10 +107,11 @@ class NodeWatch:
         before = member.head
         return before is not None and head.number < before.number - self._pool.tolerance_blocks
 
-    async def _is_honest_lead(self, member: Member, node: Node, head: Header) -> bool:
-        """Whether the node can show the block below a head that is far above all others.
+    async def _check_lead(self, member: Member, node: Node, head: Header) -> bool:
+        """Distrust a node that cannot show the block below a head far above all others.
 
-        A node that invents heights would make honest nodes look behind.
+        Return whether the head counts: a node that invents heights would make honest nodes look
+        behind.
         """
         others = [each for each in self._pool.members if each is not member and each.head]
         highest = max((each.head.number for each in others if each.head), default=None)
@@ -133,7 +134,7 @@ class NodeWatch:
             await self.compare()
 
     async def compare(self) -> None:
-        """Compares the nodes' blocks at one height below the head; dissenters are distrusted.
+        """Compare the nodes' blocks at one height below the head; dissenters are distrusted.
 
         Nodes that disagree without a majority are all reported and stay in use: nobody can tell
         which of them is right, and each remains a witness against the others.

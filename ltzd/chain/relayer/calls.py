@@ -137,7 +137,7 @@ class DecodedRelay(msgspec.Struct, frozen=True):
         operators: Sequence[Address],
         offered: Sequence[Address] | None = None,
     ) -> RelayPlan:
-        """Decides with `results`, which are in the order of `required_views`.
+        """Decide with `results`, which are in the order of `required_views`.
 
         A permit for `transferFrom` may name any of the `operators`; a refusal names the `offered`
         ones of them, by default all. Raises ValidationFailed, and NodeUnavailable for a malformed

@@ -44,7 +44,7 @@ def check_spender(permit: SignedPermit, allowed: Sequence[Address]) -> None:
 
 
 def check_spent_whole(permit: SignedPermit, call: DecodedCall) -> None:
-    """Requires that no allowance to the operator's wallet outlives the transaction."""
+    """Require that no allowance to the operator's wallet outlives the transaction."""
     if permit.value != call.arguments["value"]:
         raise ValidationFailed(
             "The permit's value must equal the value of transferFrom",
@@ -66,7 +66,7 @@ def signed_permit(permit: SignedPermit, nonce: int, separator: bytes) -> Permit:
 
 
 def check_used(permit: SignedPermit, allowance: int | None) -> None:
-    """Requires that a used permit still allows exactly its value.
+    """Require that a used permit still allows exactly its value.
 
     A larger allowance would outlive the transaction, a smaller one would not suffice.
     `allowance` is None for a permit without a call, which has nothing left to do.

@@ -76,10 +76,10 @@ async def _acknowledge(
     for note in report.notes:
         print_message(note)
     open_rows = [
-        row.id for each in report.differences if each.kind == given.kind for row in each.findings
+        row.id for each in report.differences if each.kind == given.kind for row in each.rows
     ]
     explained = {
-        row.id for each in report.acknowledged if each.kind == given.kind for row in each.findings
+        row.id for each in report.acknowledged if each.kind == given.kind for row in each.rows
     }
     subjects = open_rows if given.every else list(given.subjects)
     unknown = [subject for subject in subjects if subject not in {*open_rows, *explained}]

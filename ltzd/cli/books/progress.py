@@ -18,7 +18,7 @@ _LINE_SECONDS = 10.0
 
 @contextmanager
 def step_progress(steps: int) -> Iterator[BeginStep]:
-    """Shows on standard error which of the steps is under way."""
+    """Show on standard error which of the steps is under way."""
     if not sys.stderr.isatty():
         yield StepLines(steps).begin
         return

@@ -19,9 +19,9 @@ from ltzd.cli.output import print_json, print_message, print_page
 from ltzd.cli.targets import Target, open_connection
 from ltzd.errors import DatabaseUnavailable, Misconfigured, NodeUnavailable
 from ltzd.rules.books import (
+    DifferingRow,
     Disagreement,
     Figures,
-    Finding,
     IndexedLtz,
     explained,
     first_rows,
@@ -206,8 +206,8 @@ async def _read_chain(
 
 
 def _contradiction(states: Mapping[str, LtzState]) -> Disagreement:
-    findings = tuple(
-        Finding(
+    rows = tuple(
+        DifferingRow(
             name,
             {
                 "node": {
@@ -219,7 +219,7 @@ def _contradiction(states: Mapping[str, LtzState]) -> Disagreement:
         for name, state in states.items()
     )
     meaning = "nodes that show different states of LTZ after the same block: one of them lies"
-    return Disagreement(_NODES, meaning, len(findings), findings)
+    return Disagreement(_NODES, meaning, len(rows), rows)
 
 
 async def _compare_with_chain(
@@ -231,9 +231,9 @@ async def _compare_with_chain(
             "chain": {"ltz": whole_ltz(state.supply)},
             "balances": {"ltz": whole_ltz(indexed.balances)},
         }
-        finding = Finding(f"block {indexed.number}", sides)
+        row = DifferingRow(f"block {indexed.number}", sides)
         meaning = "LTZ's total supply is not the sum of the balances"
-        differences.append(Disagreement(_SUPPLY, meaning, 1, (finding,)))
+        differences.append(Disagreement(_SUPPLY, meaning, 1, (row,)))
     only_chain, only_index = reference_differences(state.used, indexed.used)
     for kind, meaning, seqs in (
         (
@@ -252,8 +252,8 @@ async def _describe_references(
     connection: Connection, kind: str, meaning: str, seqs: list[int]
 ) -> Disagreement:
     rewards = await books.rewards_by_seq(connection, seqs)
-    findings = tuple(
-        Finding(f"seq {seq}", {"reward": {"id": rewards[seq]} if seq in rewards else None})
+    rows = tuple(
+        DifferingRow(f"seq {seq}", {"reward": {"id": rewards[seq]} if seq in rewards else None})
         for seq in seqs
     )
-    return Disagreement(kind, meaning, len(seqs), findings)
+    return Disagreement(kind, meaning, len(seqs), rows)

@@ -75,7 +75,7 @@ def as_json(report: Report) -> dict[str, Any]:
                 "kind": each.kind,
                 "meaning": each.meaning,
                 "count": each.count,
-                "rows": [{"id": row.id, **row.sides} for row in each.findings],
+                "rows": [{"id": row.id, **row.sides} for row in each.rows],
             }
             for each in report.differences
         ],
@@ -84,9 +84,7 @@ def as_json(report: Report) -> dict[str, Any]:
                 "kind": each.kind,
                 "meaning": each.meaning,
                 "count": each.count,
-                "rows": [
-                    {"id": row.id, "reason": row.reason, **row.sides} for row in each.findings
-                ],
+                "rows": [{"id": row.id, "reason": row.reason, **row.sides} for row in each.rows],
             }
             for each in report.acknowledged
         ],
@@ -163,13 +161,13 @@ def _chain_lines(report: Report) -> Iterator[str]:
 def _disagreement_lines(of: Disagreement, prefix: str = "") -> Iterator[str]:
     yield ""
     yield f"{of.kind} ({prefix}{of.count:,}): {of.meaning}"
-    for row in of.findings:
+    for row in of.rows:
         sides = "; ".join(f"{name}: {_side(side)}" for name, side in row.sides.items())
         yield plain_text(f"  {row.id}  {sides}").plain
         if row.reason is not None:
             yield plain_text(f"    because: {row.reason}").plain
-    if of.count > len(of.findings):
-        yield f"  and {of.count - len(of.findings):,} more"
+    if of.count > len(of.rows):
+        yield f"  and {of.count - len(of.rows):,} more"
 
 
 def _side(side: Mapping[str, object] | None) -> str:

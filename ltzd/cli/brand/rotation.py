@@ -11,7 +11,7 @@ from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands.keys import FIELDS, KeyName, Rotation
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
-from ltzd.values import hex_of, iso
+from ltzd.values import hex_of, iso, iso_or_none
 
 _KEY_NAMES: dict[str, KeyName] = {
     text: name for name, field in FIELDS.items() for text in (name, field)
@@ -88,7 +88,7 @@ async def _require_master_key(connection: Connection, sealer: Sealer) -> None:
 def _fate_of_previous(rotation: Rotation) -> dict[str, str | None]:
     until = rotation.previous_until
     return {
-        "previousValidUntil": None if until is None else iso(until),
+        "previousValidUntil": iso_or_none(until),
         "previousLost": rotation.lost,
     }
 

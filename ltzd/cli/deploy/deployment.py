@@ -18,6 +18,7 @@ from ltzd.chain.signing import Signer
 from ltzd.cli.command_node import agreeing_nodes
 from ltzd.cli.output import print_json, print_message
 from ltzd.daemon.keys import read_key
+from ltzd.daemon.settings.contracts import CONTRACT_NAMES
 from ltzd.daemon.settings.settings import read_node
 from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable
 from ltzd.rules.amounts import units_of
@@ -175,7 +176,7 @@ async def _deploy(
 async def _confirm(
     nodes: AgreeingNodes, missing_steps: Callable[[RpcClient], Awaitable[Sequence[str]]]
 ) -> None:
-    """Waits until every node shows the whole deployment. Raises NodeUnavailable."""
+    """Wait until every node shows the whole deployment. Raises NodeUnavailable."""
     if len(nodes.clients) == 1:
         return
     left = await nodes.agreed(
@@ -220,12 +221,6 @@ def _print_next_steps(target: DeploymentTarget, terms: DeploymentTerms, done: De
             f"on each contract, at least {terms.admin_delay_seconds} seconds after the offer."
         )
     print_message(f'In the settings, section [contracts]: file = "{target.out.resolve()}", or')
-    names = {
-        "ltz": "LTZ",
-        "perk_nft": "PerkNFT",
-        "points_sale": "PointsSale",
-        "business_escrow": "BusinessEscrow",
-    }
-    for setting, contract in names.items():
+    for setting, contract in CONTRACT_NAMES.items():
         print_message(f'{setting} = "{checksummed(done.address(contract))}"')
     print_message(f"first_block = {done.first_block}")

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from rich.console import Group
@@ -14,7 +14,7 @@ from ltzd.cli.targets import Target, open_connection
 from ltzd.rules.operator.fees import GWEI
 from ltzd.store.event_handler.history import EventHistory, TransactionFacts
 from ltzd.store.operator.transaction_views import AttemptView
-from ltzd.values import checksummed, hex_of, iso
+from ltzd.values import checksummed, hex_of, iso, iso_or_none
 
 
 def show(target: Target, event_id: str, *, as_json: bool) -> None:
@@ -49,7 +49,7 @@ def _whole(event: EventHistory) -> dict[str, Any]:
         and {
             "seq": reward.seq,
             "reference": reward.reference and hex_of(reward.reference),
-            "failedAt": _time(reward.failed_at),
+            "failedAt": iso_or_none(reward.failed_at),
             "failure": reward.failure,
         },
         "transaction": event.transaction and _transaction(event.transaction),
@@ -72,24 +72,20 @@ def _transaction(transaction: TransactionFacts) -> dict[str, Any]:
         "state": transaction.state,
         "blockNumber": transaction.block_number,
         "createdAt": iso(transaction.created_at),
-        "minedAt": _time(transaction.mined_at),
-        "settledAt": _time(transaction.settled_at),
+        "minedAt": iso_or_none(transaction.mined_at),
+        "settledAt": iso_or_none(transaction.settled_at),
         "attempts": [
             {
                 "hash": hex_of(attempt.hash),
                 "maxFeePerGasWei": attempt.max_fee_per_gas,
                 "maxPriorityFeePerGasWei": attempt.max_priority_fee_per_gas,
                 "createdAt": iso(attempt.created_at),
-                "publishedAt": _time(attempt.published_at),
+                "publishedAt": iso_or_none(attempt.published_at),
                 "isSelfTransfer": attempt.is_self_transfer,
             }
             for attempt in transaction.attempts
         ],
     }
-
-
-def _time(at: datetime | None) -> str | None:
-    return None if at is None else iso(at)
 
 
 def _page(event: EventHistory) -> Group:

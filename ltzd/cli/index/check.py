@@ -1,4 +1,4 @@
-"""`ltzd index check` and `ltzd index repair`: compare ranges of blocks with the nodes, and mend."""
+"""`ltzd index check` and `ltzd index repair`: compare ranges of blocks with the nodes."""
 
 import asyncio
 from collections import Counter
@@ -28,20 +28,20 @@ _PAUSE_SECONDS = 1.0
 class IndexReport:
     """The blocks first…last. `stopped` is why the index is stopped after the command, or None.
 
-    `mended` counts the facts that were corrected, and `has_unmended` tells whether corrections are
-    left that contradict other facts.
+    `corrected` counts the facts that were corrected. `has_uncorrected` tells whether corrections
+    are left that contradict other facts.
     """
 
     first: int
     last: int
-    mends: bool
+    repairs: bool
     counts: Counter[str] = field(default_factory=Counter)
     differences: list[Difference] = field(default_factory=list)
     undecided: list[int] = field(default_factory=list)
     derived: Counter[str] = field(default_factory=Counter)
     """Rows that do not follow from the facts, by table; compared only with all blocks."""
-    mended: int = 0
-    has_unmended: bool = False
+    corrected: int = 0
+    has_uncorrected: bool = False
     was_stopped: bool = False
     stopped: str | None = None
 
@@ -50,8 +50,8 @@ class IndexReport:
         return not self.counts and not self.derived and not self.undecided
 
     @property
-    def is_mended(self) -> bool:
-        return not self.has_unmended and not self.undecided
+    def is_corrected(self) -> bool:
+        return not self.has_uncorrected and not self.undecided
 
     def add(self, check: RangeCheck) -> None:
         self.counts += check.counts()
@@ -60,18 +60,23 @@ class IndexReport:
 
 
 def run(
-    where: IndexTarget, first: int | None, last: int | None, *, mends: bool, is_quiet: bool = False
+    where: IndexTarget,
+    first: int | None,
+    last: int | None,
+    *,
+    repairs: bool,
+    is_quiet: bool = False,
 ) -> IndexReport:
-    """Checks the blocks first…last, by default all that are indexed; mends them with `mends`.
+    """Check the blocks first…last, by default all that are indexed; corrects them with `repairs`.
 
     Raises Unavailable, Misconfigured.
     """
     with only_errors_logged():
-        return asyncio.run(compare(where, first, last, mends=mends, is_quiet=is_quiet))
+        return asyncio.run(compare(where, first, last, repairs=repairs, is_quiet=is_quiet))
 
 
 async def compare(
-    where: IndexTarget, first: int | None, last: int | None, *, mends: bool, is_quiet: bool
+    where: IndexTarget, first: int | None, last: int | None, *, repairs: bool, is_quiet: bool
 ) -> IndexReport:
     """As `run`."""
     if first is not None and last is not None and last < first:
@@ -83,11 +88,11 @@ async def compare(
         report = IndexReport(
             max(lowest, lowest if first is None else first),
             min(cursor.number, cursor.number if last is None else last),
-            mends,
+            repairs,
         )
         repair = IndexRepair(index.pool, index.chain.chain_id, index.contracts, IndexerPolicy())
         with block_progress(
-            "Repairing" if mends else "Checking", report.first, report.last, is_quiet=is_quiet
+            "Repairing" if repairs else "Checking", report.first, report.last, is_quiet=is_quiet
         ) as advance:
             block = report.first
             while block <= report.last:
@@ -98,9 +103,9 @@ async def compare(
                 report.add(check)
                 advance(check.last)
                 block = check.last + 1
-        report.has_unmended = repair.has_unmended()
-        if first is None and last is None and not report.has_unmended:
-            report.derived = await repair.check_derived(mends=mends)
+        report.has_uncorrected = repair.has_uncorrected()
+        if first is None and last is None and not report.has_uncorrected:
+            report.derived = await repair.check_derived(corrects=repairs)
         await _end(index, report)
         return report
 
@@ -108,7 +113,7 @@ async def compare(
 async def _check(
     index: OpenIndex, repair: IndexRepair, report: IndexReport, first: int
 ) -> RangeCheck:
-    """One range from `first` on, mended if the command mends.
+    """One range from `first` on, corrected by `ltzd index repair`.
 
     No block is compared if none from `first` on is indexed any more. Raises Unavailable.
     """
@@ -117,8 +122,8 @@ async def _check(
             await asyncio.sleep(_PAUSE_SECONDS)
         try:
             check = await repair.check(index.node, first, report.last)
-            if report.mends:
-                report.mended += await repair.mend(check)
+            if report.repairs:
+                report.corrected += await repair.correct(check)
         except (NodeUnavailable, IndexMoved) as error:
             reason = error.message
         else:
@@ -130,12 +135,12 @@ async def _check(
 
 
 async def _end(index: OpenIndex, report: IndexReport) -> None:
-    """Lets a stopped index go on after a repair."""
+    """Let a stopped index go on after a repair."""
     chain_id = index.chain.chain_id
     async with transaction(index.pool) as connection:
         report.stopped = await chains.stopped_reason(connection, chain_id)
         report.was_stopped = report.stopped is not None
-        if report.mends and report.is_mended and await chains.resume(connection, chain_id):
+        if report.repairs and report.is_corrected and await chains.resume(connection, chain_id):
             report.stopped = None
             await wakeups.notify(connection, BLOCKS)
 
@@ -165,13 +170,13 @@ def _sentences(report: IndexReport, options: str) -> list[str]:
     blocks = f"Blocks {report.first} to {report.last}"
     kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("missing", "foreign", "wrong"))
     lines = [f"{blocks}: " + (f"{kinds}." if counts else "the index agrees with the nodes.")]
-    if report.mends and counts:
-        facts = "1 fact was" if report.mended == 1 else f"{report.mended} facts were"
+    if report.repairs and counts:
+        facts = "1 fact was" if report.corrected == 1 else f"{report.corrected} facts were"
         lines.append(f"{facts} corrected.")
     if report.derived:
         rows = ", ".join(f"{count} of {table}" for table, count in report.derived.items())
-        verb = "did" if report.mends else "do"
-        made = ", and were made anew" if report.mends else ""
+        verb = "did" if report.repairs else "do"
+        made = ", and were made anew" if report.repairs else ""
         lines.append(f"Derived rows that {verb} not follow from the facts: {rows}{made}.")
     if report.undecided:
         numbers = ", ".join(map(str, report.undecided[:_SHOWN]))
@@ -179,7 +184,7 @@ def _sentences(report: IndexReport, options: str) -> list[str]:
             f"Nodes contradict each other or themselves about the blocks {numbers}: nothing was "
             "changed there. Repeat the command with another node in [node] urls."
         )
-    if report.has_unmended:
+    if report.has_uncorrected:
         lines.append(
             "Corrections were left out, because a balance would fall below zero: repair all "
             f"blocks, without --from and --to, or run: ltzd index rebuild{options}"
@@ -188,7 +193,7 @@ def _sentences(report: IndexReport, options: str) -> list[str]:
         lines.append(f"The index is stopped: {report.stopped}")
     elif report.was_stopped:
         lines.append("The index was stopped, and continues now.")
-    elif not report.mends and not report.is_clean:
+    elif not report.repairs and not report.is_clean:
         lines.append(f"Run: ltzd index repair{options}")
     return lines
 
@@ -201,9 +206,9 @@ def _as_json(report: IndexReport) -> dict[str, Any]:
         "foreign": report.counts["foreign"],
         "wrong": report.counts["wrong"],
         "derived": dict(report.derived),
-        "mended": report.mended,
+        "mended": report.corrected,
         "undecided": report.undecided,
-        "leftOut": report.has_unmended,
+        "leftOut": report.has_uncorrected,
         "stopped": report.stopped,
         "differences": [
             {

@@ -54,7 +54,7 @@ def check(
     from ltzd.cli.index.target import resolve_index_target
 
     target = resolve_index_target(data_dir, config)
-    report = index_check.run(target, first, last, mends=False, is_quiet=as_json)
+    report = index_check.run(target, first, last, repairs=False, is_quiet=as_json)
     index_check.show(report, target_options(data_dir, config), as_json=as_json)
     raise typer.Exit(0 if report.is_clean else 1)
 
@@ -67,17 +67,17 @@ def repair(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
-    """Mend the facts that differ from the nodes', and let a stopped index go on.
+    """Correct the facts that differ from the nodes', and let a stopped index go on.
 
-    Runs beside a running ltzd or without it. Exits with 1 if something could not be mended.
+    Runs beside a running ltzd or without it. Exits with 1 if something could not be corrected.
     """
     from ltzd.cli.index import check as index_check
     from ltzd.cli.index.target import resolve_index_target
 
     target = resolve_index_target(data_dir, config)
-    report = index_check.run(target, first, last, mends=True, is_quiet=as_json)
+    report = index_check.run(target, first, last, repairs=True, is_quiet=as_json)
     index_check.show(report, target_options(data_dir, config), as_json=as_json)
-    raise typer.Exit(0 if report.is_mended else 1)
+    raise typer.Exit(0 if report.is_corrected else 1)
 
 
 @app.command()

@@ -14,14 +14,14 @@ _LINE_SECONDS = 10.0
 
 class Advance(Protocol):
     def __call__(self, block: int, /) -> None:
-        """Tells that all blocks up to this one are done."""
+        """Tell that all blocks up to this one are done."""
 
 
 @contextmanager
 def block_progress(
     verb: str, first: int, last: int, *, is_quiet: bool = False
 ) -> Iterator[Advance]:
-    """Shows on standard error how many of the blocks first…last are done."""
+    """Show on standard error how many of the blocks first…last are done."""
     if is_quiet:
         yield lambda _block: None
     elif sys.stderr.isatty():

@@ -16,18 +16,18 @@ from ltzd.store.indexer.rebuild import orders
 from ltzd.store.indexer.rebuild.orders import RebuildProgress
 from ltzd.store.operator import leases
 
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _LEASE_SECONDS = 5.0
 """An indexer that has not renewed its lease for this time does not run."""
-_LOOKS = 6
-"""Looks in a row that find no indexer, before the command says so: a term may just have ended."""
+_LEAST_MISSES = 6
+"""Reads in a row that find no indexer, before the command says so: a term may just have ended."""
 _NO_INDEXER = (
     "No process with the role indexer runs: the rebuild begins, or goes on, when one starts."
 )
 
 
 def rebuild(target: Target, from_block: int, *, waits: bool, as_json: bool) -> int:
-    """Orders a rebuild, or joins one that is open; returns the exit code.
+    """Order a rebuild, or join one that is open; returns the exit code.
 
     Raises Misconfigured, DatabaseUnavailable.
     """
@@ -40,7 +40,7 @@ def rebuild(target: Target, from_block: int, *, waits: bool, as_json: bool) -> i
 
 
 def cancel(target: Target, *, as_json: bool) -> int:
-    """Ends the open rebuild; returns the exit code. Raises Misconfigured, DatabaseUnavailable."""
+    """End the open rebuild; returns the exit code. Raises Misconfigured, DatabaseUnavailable."""
     return asyncio.run(_cancel(target, as_json=as_json))
 
 
@@ -87,15 +87,15 @@ async def _has_indexer(connection: Connection) -> bool:
 
 
 async def _finds_indexer(connection: Connection) -> bool:
-    for _ in range(_LOOKS):
+    for _ in range(_LEAST_MISSES):
         if await _has_indexer(connection):
             return True
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
     return False
 
 
 async def _follow(connection: Connection, rebuild_id: int, *, is_quiet: bool) -> None:
-    """Shows the progress until the rebuild has ended, or no indexer runs any more."""
+    """Show the progress until the rebuild has ended, or no indexer runs any more."""
     with ExitStack() as stack:
         advance: Advance | None = None
         notices = _Notices()
@@ -105,7 +105,7 @@ async def _follow(connection: Connection, rebuild_id: int, *, is_quiet: bool) ->
             if now is None or now.id != rebuild_id:
                 return
             missing = 0 if await _has_indexer(connection) else missing + 1
-            if missing >= _LOOKS:
+            if missing >= _LEAST_MISSES:
                 notices.add(_NO_INDEXER)
             notices.add(_sentence(now))
             if now.block is not None and now.first_block is not None and now.head_number:
@@ -115,7 +115,7 @@ async def _follow(connection: Connection, rebuild_id: int, *, is_quiet: bool) ->
                     )
                     advance = stack.enter_context(bar)
                 advance(now.block)
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
 
 class _Notices:

@@ -67,7 +67,7 @@ async def open_index(where: IndexTarget) -> AsyncIterator[OpenIndex]:
     try:
         async with NodePool(where.rpc_urls) as nodes:
             nodes.expect(ExpectedChain(chain.chain_id, chain.genesis_hash, chain.ltz))
-            await NodeWatch(nodes).look_at_all()
+            await NodeWatch(nodes).check_all()
             node = Node(nodes.client("indexer")).pinned()
             yield OpenIndex(pool, chain, node, indexed_contracts(where.addresses))
     finally:

@@ -19,7 +19,7 @@ from ltzd.store.database import Connection
 from ltzd.store.operator import lane_views, wallets
 from ltzd.store.operator.lane_views import LaneView
 from ltzd.store.operator.wallets import WalletState
-from ltzd.values import Address, checksummed, iso
+from ltzd.values import Address, checksummed, iso, iso_or_none
 
 _IN_FORCE_SECONDS = 3.0
 _POLL_SECONDS = 0.1
@@ -139,7 +139,7 @@ def _as_object(each: Switched) -> dict[str, Any]:
         "kind": after.kind,
         "state": after.state.value,
         "changed": each.before.is_by_hand != after.is_by_hand,
-        "pausedByHandSince": None if after.by_hand_since is None else iso(after.by_hand_since),
+        "pausedByHandSince": iso_or_none(after.by_hand_since),
         "pausedByHandReason": after.by_hand_reason,
         "inForce": each.is_in_force,
         "holder": after.holder,

@@ -16,13 +16,13 @@ from ltzd.errors import NodeUnavailable
 from ltzd.store.operator import lane_views
 from ltzd.store.operator.lane_views import LaneView
 from ltzd.store.operator.wallets import WalletState
-from ltzd.values import Address, checksummed, iso
+from ltzd.values import Address, checksummed, iso, iso_or_none
 
 _NODE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class OnChain:
+class WalletOnChain:
     """A wallet as of the node's newest block: the nonces that it has used, and its balance."""
 
     nonce: int
@@ -33,7 +33,7 @@ class OnChain:
 class NodeAnswer:
     """`fault` says why `wallets` is empty although a node was asked."""
 
-    wallets: dict[Address, OnChain]
+    wallets: dict[Address, WalletOnChain]
     fault: str | None = None
 
 
@@ -72,7 +72,7 @@ async def _ask_node(urls: Sequence[str], lanes: Sequence[LaneView]) -> NodeAnswe
             view = await ChainView.newest(node)
             return NodeAnswer(
                 {
-                    lane.wallet: OnChain(
+                    lane.wallet: WalletOnChain(
                         await view.nonce(lane.wallet), await view.balance(lane.wallet)
                     )
                     for lane in lanes
@@ -85,7 +85,7 @@ async def _ask_node(urls: Sequence[str], lanes: Sequence[LaneView]) -> NodeAnswe
         return NodeAnswer({}, f"The node did not answer within {_NODE_SECONDS:.0f} s")
 
 
-def as_object(lane: LaneView, wallets: dict[Address, OnChain]) -> dict[str, Any]:
+def as_object(lane: LaneView, wallets: dict[Address, WalletOnChain]) -> dict[str, Any]:
     """The balance is in wei, as text: JavaScript does not read such numbers exactly."""
     on_chain = wallets.get(lane.wallet)
     return {
@@ -103,13 +103,13 @@ def as_object(lane: LaneView, wallets: dict[Address, OnChain]) -> dict[str, Any]
         "oldestTransaction": lane.oldest,
         "oldestSeconds": None if lane.oldest_seconds is None else round(lane.oldest_seconds, 1),
         "pausedFor": lane.paused_for,
-        "pausedSince": None if lane.paused_since is None else iso(lane.paused_since),
-        "pausedByHandSince": None if lane.by_hand_since is None else iso(lane.by_hand_since),
+        "pausedSince": iso_or_none(lane.paused_since),
+        "pausedByHandSince": iso_or_none(lane.by_hand_since),
         "pausedByHandReason": lane.by_hand_reason,
     }
 
 
-def _table(lanes: Sequence[LaneView], wallets: dict[Address, OnChain]) -> Table:
+def _table(lanes: Sequence[LaneView], wallets: dict[Address, WalletOnChain]) -> Table:
     numbers = ("epoch", "next nonce", "on chain", "in flight", "mined", "oldest", "coin")
     table = Table(
         Column("lane", no_wrap=True),
@@ -148,7 +148,7 @@ def _waits_for(lane: LaneView) -> str:
     return "-"
 
 
-def _remarks(lanes: Sequence[LaneView], wallets: dict[Address, OnChain]) -> Iterator[str]:
+def _remarks(lanes: Sequence[LaneView], wallets: dict[Address, WalletOnChain]) -> Iterator[str]:
     """What a person should look into; nonces of a retired wallet are its watcher's affair."""
     for lane in lanes:
         if lane.state is WalletState.RETIRED:

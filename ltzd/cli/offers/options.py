@@ -13,7 +13,7 @@ from ltzd.errors import FileRejected
 from ltzd.rules.amounts import ltz_of, units_of
 from ltzd.rules.brands.configuration import MAX_ID
 from ltzd.rules.brands.toml_documents import reason_of
-from ltzd.values import ZERO_ADDRESS, Address, address_of, bytes_of, checksummed
+from ltzd.values import ZERO_ADDRESS, Address, address_of, bytes_of, has_right_case
 
 MAX_UNITS = 2**96 - 1
 _MAX_URI_LENGTH = 2_000
@@ -46,8 +46,7 @@ def _address(value: object) -> object:
         address = address_of(value)
     except ValueError:
         raise ValueError("must be an address: 0x and 40 hex digits") from None
-    digits = value[2:]
-    if digits not in {digits.lower(), digits.upper(), checksummed(address)[2:]}:
+    if not has_right_case(value):
         raise ValueError("has a wrong checksum (EIP-55): look for a typing mistake")
     if address == ZERO_ADDRESS:
         raise ValueError("must not be the zero address")

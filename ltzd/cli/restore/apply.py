@@ -13,7 +13,7 @@ from ltzd.operator.restoring import Applied, Comparison
 
 
 def apply(target: Target, urls: Sequence[str], options: str, *, as_json: bool) -> bool:
-    """Returns whether every lane that should continue does."""
+    """Return whether every lane that should continue does."""
     before, applied, after = asyncio.run(_apply(target, urls))
     if as_json:
         print_json(restore_views.applied_object(applied, after))

@@ -12,7 +12,7 @@ from ltzd.operator.restoring import Comparison
 
 
 def check(target: Target, urls: Sequence[str], options: str, *, as_json: bool) -> bool:
-    """Returns whether `ltzd restore apply` has something to do; it is told with `options`."""
+    """Return whether `ltzd restore apply` has something to do; it is told with `options`."""
     comparison = asyncio.run(_check(target, urls))
     if as_json:
         print_json(restore_views.as_object(comparison))

@@ -109,7 +109,7 @@ async def _ask(target: Target, request: Request) -> Answer:
 async def _wait(
     connection: Connection, request: TransactionRequest, seconds: float
 ) -> TransactionRequest:
-    """Returns the request with its outcome, or without one after these seconds."""
+    """Return the request with its outcome, or without one after these seconds."""
     deadline = time.monotonic() + seconds
     while request.outcome is None and time.monotonic() < deadline:
         await asyncio.sleep(_POLL_SECONDS)
@@ -163,7 +163,7 @@ def _too_late(tx: TransactionSummary) -> str:
     return f"is settled: {tx.state}, since {iso(tx.settled_at)}" if tx.settled_at else "is settled"
 
 
-# --- what is printed --------------------------------------------------------------------------
+# Output
 
 
 def _as_object(answer: Answer) -> dict[str, Any]:

@@ -1,10 +1,8 @@
 """Says in words what a transaction does and pays."""
 
-from datetime import datetime
-
 from ltzd.rules.operator.fees import GWEI
 from ltzd.store.operator.transaction_views import TransactionSummary
-from ltzd.values import checksummed, iso
+from ltzd.values import checksummed
 
 
 def name_of(tx: TransactionSummary) -> str:
@@ -48,7 +46,3 @@ def remarks_of(tx: TransactionSummary) -> list[str]:
 
 def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def time_of(at: datetime | None) -> str | None:
-    return None if at is None else iso(at)

@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from ltzd.cli.output import plain_text, print_json, print_message, print_page
 from ltzd.cli.targets import Target, open_connection
 from ltzd.cli.tx.lookup import find_transaction
-from ltzd.cli.tx.texts import counted, fees_text, remarks_of, time_of, work_of
+from ltzd.cli.tx.texts import counted, fees_text, remarks_of, work_of
 from ltzd.cli.wallet.lookup import parse_address
 from ltzd.rules.operator.fees import GWEI
 from ltzd.rules.operator.requests import Action, RequestOutcome
@@ -20,7 +20,7 @@ from ltzd.rules.operator.transactions import State
 from ltzd.store.operator import transaction_views
 from ltzd.store.operator.requests import TransactionRequest
 from ltzd.store.operator.transaction_views import OPEN, TransactionSummary, TransactionView
-from ltzd.values import Address, checksummed, hex_of, iso
+from ltzd.values import Address, checksummed, hex_of, iso, iso_or_none
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ async def _find(target: Target, text: str) -> TransactionView:
         return await find_transaction(connection, text)
 
 
-# --- JSON -------------------------------------------------------------------------------------
+# JSON
 
 
 def summary_object(tx: TransactionSummary) -> dict[str, Any]:
@@ -113,9 +113,9 @@ def summary_object(tx: TransactionSummary) -> dict[str, Any]:
         "oldestTransaction": tx.oldest,
         "hasOpenRequest": tx.has_request,
         "createdAt": iso(tx.created_at),
-        "publishedAt": time_of(tx.published_at),
-        "minedAt": time_of(tx.mined_at),
-        "settledAt": time_of(tx.settled_at),
+        "publishedAt": iso_or_none(tx.published_at),
+        "minedAt": iso_or_none(tx.mined_at),
+        "settledAt": iso_or_none(tx.settled_at),
     }
 
 
@@ -130,7 +130,7 @@ def view_object(view: TransactionView) -> dict[str, Any]:
                 "isSelfTransfer": attempt.is_self_transfer,
                 "isMined": attempt.is_mined,
                 "createdAt": iso(attempt.created_at),
-                "publishedAt": time_of(attempt.published_at),
+                "publishedAt": iso_or_none(attempt.published_at),
             }
             for attempt in view.attempts
         ],
@@ -153,14 +153,14 @@ def request_object(request: TransactionRequest) -> dict[str, Any]:
         "id": request.id,
         "action": request.action.value,
         "requestedAt": iso(request.requested_at),
-        "expiresAt": time_of(request.expires_at),
-        "handledAt": time_of(request.handled_at),
+        "expiresAt": iso_or_none(request.expires_at),
+        "handledAt": iso_or_none(request.handled_at),
         "outcome": None if request.outcome is None else request.outcome.value,
         "attempt": None if request.attempt is None else hex_of(request.attempt),
     }
 
 
-# --- tables -----------------------------------------------------------------------------------
+# Tables
 
 
 def _table(listed: Sequence[TransactionSummary]) -> Table:

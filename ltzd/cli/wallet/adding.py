@@ -24,7 +24,7 @@ from ltzd.store.operator.wallets import OperatorWallet, WalletState
 from ltzd.values import Address, checksummed, iso
 
 _WAIT_SECONDS = 5.0
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 
 def add(
@@ -158,4 +158,4 @@ async def _process(connection: Connection, chain_id: int, wallet: Address) -> st
         process = None if work is None else work.process
         if process is not None or asyncio.get_running_loop().time() > deadline:
             return process
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Reads the brands that the checks look at."""
+"""Reads the brands that the checks read."""
 
 from contextlib import suppress
 

@@ -152,7 +152,7 @@ async def _clock(node: Node, name: str, policy: ChainPolicy) -> Finding:
     while second.number == first.number and time.monotonic() < ends:
         await asyncio.sleep(min(1.0, block_seconds / 4))
         second = await _newest(node)
-    return clocks.judge_second_look(first, second, block_seconds, name)
+    return clocks.judge_second_reading(first, second, block_seconds, name)
 
 
 async def _newest(node: Node) -> BlockSighting:

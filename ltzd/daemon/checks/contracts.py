@@ -22,7 +22,7 @@ from ltzd.values import Address, checksummed, hex_of, iso
 def judge_codes(
     addresses: Mapping[str, Address], codes: Mapping[str, bytes], chain_id: int
 ) -> list[Finding]:
-    """Compares the code at each address with the compiled contracts, immutables included."""
+    """Compare the code at each address with the compiled contracts, immutables included."""
     faults = [
         fault("contracts", sentence)
         for setting, address in addresses.items()

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import asyncpg
 
-from ltzd.daemon.checks import other_ways
+from ltzd.daemon.checks import pooler_and_replica
 from ltzd.daemon.settings.settings import Settings
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.rules.checks import clocks
@@ -81,7 +81,7 @@ async def _examine(
         if reason is None
         else fault("durability", reason)
     )
-    findings += await other_ways.examine(connection, settings)
+    findings += await pooler_and_replica.examine(connection, settings)
     facts = await start_facts.read(connection)
     findings.append(clocks.judge_database(time.time(), facts.now.timestamp()))
     findings.append(_schema(facts, settings))
@@ -140,7 +140,7 @@ def _has_rebuilds(revision: str) -> bool:
 
 
 def _contracts(settings: Settings, in_use: Sequence[Sequence[Address]]) -> list[Finding]:
-    """Compares `[contracts]` with the index, which a process without an indexer cannot change."""
+    """Compare `[contracts]` with the index, which a process without an indexer cannot change."""
     addresses = settings.contracts.addresses()
     if not in_use or any(set(addresses.values()) <= set(contracts) for contracts in in_use):
         return []

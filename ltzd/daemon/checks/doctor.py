@@ -1,4 +1,4 @@
-"""Looks at a running installation beyond the checks of a start; changes nothing.
+"""Examines a running installation beyond the checks of a start; changes nothing.
 
 Each part reads facts and lets `rules/checks/advice.py` judge them. A part that cannot read its
 facts says so in a warning, and the others go on.
@@ -25,7 +25,7 @@ from ltzd.daemon.checks.brands import active_brands
 from ltzd.daemon.settings.settings import Settings
 from ltzd.errors import DatabaseUnavailable, Misconfigured, NodeUnavailable
 from ltzd.rules.checks import advice
-from ltzd.rules.checks.advice import MintBucket
+from ltzd.rules.checks.advice import WalletMintLimit
 from ltzd.rules.checks.findings import Finding, ok, warning
 from ltzd.rules.conditions.policy import ConditionPolicy
 from ltzd.rules.relayer import gas_budgets
@@ -79,9 +79,9 @@ async def _database(connection: Connection, settings: Settings) -> list[Finding]
     findings += await _statements(connection)
     brands = await active_brands(connection)
     findings += advice.on_brands(brands)
-    buckets = await _mint_buckets(connection, settings)
+    limits = await _mint_limits(connection, settings)
     findings += advice.on_mint_limits(
-        buckets, {each.name: each.daily_mint_budget for each in brands}
+        limits, {each.name: each.daily_mint_budget for each in brands}
     )
     return findings
 
@@ -121,13 +121,13 @@ async def _statements(connection: Connection) -> list[Finding]:
     ]
 
 
-async def _mint_buckets(connection: Connection, settings: Settings) -> list[MintBucket]:
+async def _mint_limits(connection: Connection, settings: Settings) -> list[WalletMintLimit]:
     """The limits of the wallets that mint; empty while no node answers."""
     chain = await chains.identity(connection)
     if chain is None:
         return []
     rows = await wallets.list_wallets(connection, chain.chain_id)
-    buckets: list[MintBucket] = []
+    limits: list[WalletMintLimit] = []
     async with NodePool(settings.node.plain_urls()) as pool:
         node = Node(pool.client("http"))
         for row in rows:
@@ -139,8 +139,8 @@ async def _mint_buckets(connection: Connection, settings: Settings) -> list[Mint
                 capacity, window, _ = ltz.decode_mint_limit(answer)
             except (NodeUnavailable, RpcError, ValueError, TimeoutError):
                 return []
-            buckets.append(MintBucket(checksummed(row.wallet), capacity // LTZ, window))
-    return buckets
+            limits.append(WalletMintLimit(checksummed(row.wallet), capacity // LTZ, window))
+    return limits
 
 
 def _secret_folders(settings: Settings) -> Iterator[Finding]:

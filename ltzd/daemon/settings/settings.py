@@ -257,7 +257,7 @@ class OperatorSettings(Section):
         return {"mint": self.mint_balance_floor_wei, "relay": self.relay_balance_floor_wei}
 
     def top_ups(self) -> TopUpPolicy | None:
-        """Returns None without a treasury."""
+        """Return None without a treasury."""
         if self.treasury is None:
             return None
         return TopUpPolicy(

@@ -21,7 +21,7 @@ from ltzd.rules.database_urls import each_server
 from ltzd.rules.domains.names import is_ip_address
 from ltzd.rules.oauth.accounts import OAuthProvider
 from ltzd.secret_files import read_checked, read_secret
-from ltzd.values import Address, address_of, checksummed
+from ltzd.values import Address, address_of, has_right_case
 
 Role = Literal["http", "operator", "indexer", "deliveries"]
 ROLES: tuple[Role, ...] = ("http", "operator", "indexer", "deliveries")
@@ -70,7 +70,7 @@ def _database_url(secret: SecretStr) -> SecretStr:
 
 
 def _redis_url(secret: SecretStr) -> SecretStr:
-    """Refuses a URL that the client would read differently and so use another database."""
+    """Refuse a URL that the client would read differently and so use another database."""
     parts = urlsplit(secret.get_secret_value())
     if parts.scheme == "unix" and len(parts.path) < 2:
         raise ValueError("must name a socket, such as unix:///run/redis.sock?db=0")
@@ -97,7 +97,7 @@ def _signer_url(text: str) -> str:
 
 
 def _issuer_url(text: str) -> str:
-    """Returns the URL unchanged, because it must equal the tokens' `iss` exactly."""
+    """Return the URL unchanged, because it must equal the tokens' `iss` exactly."""
     _check_url(text, ("https", "http"), needs_host=True)
     parts = urlsplit(text)
     if parts.query or parts.fragment or "@" in parts.netloc or not text.isprintable():
@@ -164,17 +164,13 @@ def _address(value: object) -> object:
     if not isinstance(value, str):
         return value
     address = address_of(value)
-    digits = value[2:]
-    if (
-        not (digits.islower() or digits.isupper() or digits.isdigit())
-        and checksummed(address) != value
-    ):
+    if not has_right_case(value):
         raise ValueError("must be an address whose checksum (the letters' case) is right")
     return address
 
 
 def _readable(path: Path) -> Path:
-    """Checks a file such as a certificate, which must be private only if it also holds a key."""
+    """Check a file such as a certificate, which must be private only if it also holds a key."""
 
     def read() -> bytes:
         file = read_checked(path)
@@ -186,7 +182,7 @@ def _readable(path: Path) -> Path:
 
 
 def _secret(path: Path) -> Path:
-    """Checks a file that holds a secret or a key: only its owner can read it."""
+    """Check a file that holds a secret or a key: only its owner can read it."""
     return _not_empty(path, lambda: read_secret(path))
 
 

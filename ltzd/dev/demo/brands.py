@@ -47,7 +47,7 @@ async def apply(
     name: str,
     inbox_url: Callable[[str], str],
 ) -> DemoBrand:
-    """Applies `demo/<name>.toml` unless its brand exists; raises Misconfigured for lost keys."""
+    """Apply `demo/<name>.toml` unless its brand exists; raises Misconfigured for lost keys."""
     text = resources.files("ltzd.dev").joinpath(f"demo/{name}.toml").read_text(encoding="utf-8")
     declared = parse_brand_file(text, f"{name}.toml")
     inbox = inbox_url(declared.id)

@@ -54,7 +54,7 @@ def item_terms(brand: Address) -> ItemSettings:
 async def ensure(
     rpc: Rpc, contracts: OfferContracts, registrar: Signer, brand: Brand, business: Address
 ) -> dict[str, Any]:
-    """Creates what the chain lacks; returns dev.json's `collections`, `items` and `businesses`."""
+    """Create what the chain lacks; returns dev.json's `collections`, `items` and `businesses`."""
     wallet = ColdWallet(AgreeingNodes.of_one(rpc), registrar, _FEES, _RECEIPT_SECONDS)
     # A start that was killed may have left transactions in the pool; they are mined first.
     await wallet.wait_until_idle()

@@ -10,7 +10,7 @@ from ltzd.secret_files import write_private
 
 
 def keep(data_dir: Path, keys: Mapping[str, str]) -> None:
-    """Stores `keys`, which hold `brandId` and the new keys, if the brand is a demo brand."""
+    """Store `keys`, which hold `brandId` and the new keys, if the brand is a demo brand."""
     for path in data_dir.glob("*.keys.json"):
         # The rotation succeeded; a file that cannot be updated must not hide the new key.
         with suppress(OSError, ValueError, KeyError, TypeError):

@@ -55,7 +55,7 @@ class Faults:
         self._stopping = asyncio.Event()
 
     def order(self, service: str, fault: Fault) -> None:
-        """Orders a fault for a service, in place of an earlier order."""
+        """Order a fault for a service, in place of an earlier order."""
         self._orders[service] = fault
 
     def left(self, service: str) -> int:
@@ -63,16 +63,16 @@ class Faults:
         return fault.times if fault is not None else 0
 
     def release_delays(self) -> None:
-        """Ends all delays that are under way, so that the server can stop."""
+        """End all delays that are under way, so that the server can stop."""
         self._stopping.set()
 
     def consume_for_path(self, path: str) -> Fault | None:
-        """Uses up one of the faults of this path's service; None if there is none."""
+        """Use up one of the faults of this path's service; None if there is none."""
         service = next((name for name, start in SERVICES.items() if path.startswith(start)), None)
         return None if service is None else self.consume(service)
 
     def consume(self, service: str) -> Fault | None:
-        """Uses up one of the service's faults; None if there is none."""
+        """Use up one of the service's faults; None if there is none."""
         fault = self._orders.get(service)
         if fault is None or fault.times == 0:
             return None
@@ -104,7 +104,7 @@ class Faults:
         return _cut(request) if fault.drops_reply else answer
 
     async def stopped_within(self, seconds: float) -> bool:
-        """Waits for `seconds`; returns True early if the server stops meanwhile."""
+        """Wait for `seconds`; returns True early if the server stops meanwhile."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._stopping.wait()

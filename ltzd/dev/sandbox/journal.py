@@ -31,7 +31,7 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path) -> tuple[Self, list[Record]]:
-        """Returns the journal and its records. Raises Misconfigured."""
+        """Return the journal and its records. Raises Misconfigured."""
         try:
             descriptor = _open_locked(path)
         except OSError as error:

@@ -173,18 +173,18 @@ class Sandbox:
         return levels_url(self.url)
 
     def revoke_client_tokens(self) -> None:
-        """Ends the client tokens of the OAuth providers before they expire."""
+        """End the client tokens of the OAuth providers before they expire."""
         assert self._accounts is not None, "the sandbox has not started"
         self._accounts.revoke_client_tokens()
 
     def set_payment_events_url(self, url: str) -> None:
-        """Sets where the payment provider's signed events are sent; before that they wait."""
+        """Set where the payment provider's signed events are sent; before that they wait."""
         self._events_url = url
         if self._payments is not None:
             self._payments.set_payment_events_url(url)
 
     def set_ltzd_url(self, url: str) -> None:
-        """Sets ltzd's public URL for the host site; before that its loyalty routes answer 503."""
+        """Set ltzd's public URL for the host site; before that its loyalty routes answer 503."""
         self._ltzd_url = url
         if self._site is not None:
             self._site.set_ltzd_url(url)
@@ -195,7 +195,7 @@ class Sandbox:
         return self._dns.policy()
 
     async def set_txt(self, name: str, values: list[str]) -> None:
-        """Sets default TXT records; records that the control endpoint has set stay."""
+        """Set default TXT records; records that the control endpoint has set stay."""
         await self._dns.set_txt(name, values)
 
     def inbox_url(self, brand_id: str) -> str:
@@ -203,7 +203,7 @@ class Sandbox:
         return f"{self.url}{INBOX_PREFIX}/{brand_id}"
 
     def rotate_signing_key(self, *, keeps_old: bool = False) -> None:
-        """Rotates the identity provider's signing key; `keeps_old` leaves the old one published."""
+        """Rotate the identity provider's signing key; `keeps_old` leaves the old one published."""
         assert self._keys is not None, "the sandbox has not started"
         self._keys.rotate(keeps_old=keeps_old)
 
@@ -351,7 +351,7 @@ class Sandbox:
 
 
 async def _restore(journal: Journal, records: list[Record]) -> tuple[AppCredentials, UserStore]:
-    """Reads the journal; a new journal gets new credentials as its first record."""
+    """Read the journal; a new journal gets new credentials as its first record."""
     users = UserStore(journal)
     if not records:
         app = AppCredentials.new()

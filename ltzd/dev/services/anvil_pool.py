@@ -26,7 +26,7 @@ class _Node:
         return (await self.calls([(method, parameters)]))[0]
 
     async def calls(self, requests: list[tuple[str, tuple[object, ...]]]) -> list[object]:
-        """Sends one batch; returns the results in order, None for a call that failed."""
+        """Send one batch; returns the results in order, None for a call that failed."""
         batch = [
             {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(parameters)}
             for method, parameters in requests
@@ -40,7 +40,7 @@ class _Node:
 
 
 async def requeue_stranded(rpc_url: str) -> None:
-    """Requeues stranded transactions until cancelled; keeps polling a node that does not answer."""
+    """Requeue stranded transactions until cancelled; keeps polling a node that does not answer."""
     timeout = aiohttp.ClientTimeout(total=30)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         node = _Node(session, rpc_url)
@@ -54,7 +54,7 @@ async def requeue_stranded(rpc_url: str) -> None:
 
 
 async def _requeue(node: _Node, suspects: set[tuple[str, int]]) -> set[tuple[str, int]]:
-    """Requeues the senders that were suspects before too; returns the new suspects."""
+    """Requeue the senders that were suspects before too; returns the new suspects."""
     status = await node.call("txpool_status")
     if not isinstance(status, dict) or int(status["queued"], 16) == 0:
         return set()

@@ -42,7 +42,7 @@ class DevChain:
 async def start(
     data_dir: Path, kind: Literal["auto", "tester", "anvil"], block_time: float, port: int | None
 ) -> DevChain:
-    """Starts the chain, or adopts a running one of the same kind, block time and port.
+    """Start the chain, or adopt a running one of the same kind, block time and port.
 
     `block_time` is in seconds; 0 mines on demand. Without `port`, the last port is used again if
     it is free. Raises Misconfigured.
@@ -145,7 +145,7 @@ def _is_complete(state: Path) -> bool:
 
 
 async def _set_clock(service: Service) -> None:
-    """Sets anvil's clock to the present; it starts at the genesis timestamp."""
+    """Set anvil's clock to the present; it starts at the genesis timestamp."""
     url = _rpc_url(service.port)
     head = await _call(url, "eth_getBlockByNumber", "latest", False)
     after_head = int(str(head["timestamp"]), 16) + 1 if isinstance(head, dict) else 0
@@ -162,7 +162,7 @@ def _rpc_url(port: int) -> str:
 
 
 def find_anvil() -> str | None:
-    """Returns anvil's path: LTZD_ANVIL, else the npm package of this clone, else PATH.
+    """Return anvil's path: LTZD_ANVIL, else the npm package of this clone, else PATH.
 
     The package's `.bin/anvil` is not used: it is a Node wrapper that hides anvil's exit code.
     """

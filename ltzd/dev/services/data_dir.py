@@ -22,7 +22,7 @@ _MARKER_TEXT = "Made by ltzd dev. `ltzd dev --clean` deletes everything in this 
 
 @contextlib.contextmanager
 def locked(data_dir: Path) -> Iterator[Path]:
-    """Creates the directory if needed and locks it; yields its absolute path."""
+    """Create the directory if needed and lock it; yields its absolute path."""
     folder = _marked(data_dir.absolute())
     descriptor = _lock_file(folder)
     try:
@@ -33,7 +33,7 @@ def locked(data_dir: Path) -> Iterator[Path]:
 
 
 async def empty(data_dir: Path) -> None:
-    """Stops the services of the locked directory and deletes its content."""
+    """Stop the services of the locked directory and delete its content."""
     if not (data_dir / MARKER).is_file():
         raise Misconfigured(
             f"{data_dir} was not made by ltzd, so it is not deleted; choose another --data-dir."

@@ -34,7 +34,7 @@ _REFUSED = (
 
 
 def birth_of(pid: int) -> str:
-    """Identifies a process among those that reuse its id; empty if there is no such process.
+    """Identify a process among those that reuse its id; empty if there is no such process.
 
     With /proc it is the boot id and the start time in ticks since boot, which changes of the clock
     do not affect; elsewhere it is the start time that ps prints.
@@ -92,7 +92,7 @@ def _redirect_streams(log_path: str) -> None:
 
 
 def _reset_signals() -> None:
-    """Restores the defaults, since execv keeps ignored and blocked signals."""
+    """Restore the defaults, since execv keeps ignored and blocked signals."""
     for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -106,7 +106,7 @@ def _write_atomically(path: str, text: str) -> None:
 
 
 def _drop_root(uid: int, gid: int, keep_file_access: bool) -> None:
-    """Drops root; `keep_file_access` keeps access to folders that only root may enter."""
+    """Drop root; `keep_file_access` keeps access to folders that only root may enter."""
     if keep_file_access:
         _prctl(PR_SET_KEEPCAPS, 1)
         # Without it, setuid clears the capability for access(2), which initdb checks paths with.

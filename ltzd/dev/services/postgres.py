@@ -59,7 +59,7 @@ class Database:
 
 
 async def start(data_dir: Path, settings: dict[str, str] | None = None) -> Database:
-    """Starts or adopts the server; returns once it accepts connections. Raises Misconfigured."""
+    """Start or adopt the server; returns once it accepts connections. Raises Misconfigured."""
     cluster = data_dir / "postgres"
     _refuse_unusable(cluster)
     if not cluster.exists():
@@ -77,7 +77,7 @@ async def stop(data_dir: Path) -> None:
 
 
 async def rename_aside(data_dir: Path) -> Path | None:
-    """Stops the server and renames its data; the next start creates a new database."""
+    """Stop the server and rename its data; the next start creates a new database."""
     await stop(data_dir)
     cluster = data_dir / "postgres"
     if not cluster.exists():
@@ -126,7 +126,7 @@ def _program(name: str) -> str:
 
 
 def _server_user(data_dir: Path) -> RunAs | None:
-    """Returns None to run as the current user; for root the cluster's owner, or `nobody`."""
+    """Return None to run as the current user; for root the cluster's owner, or `nobody`."""
     if os.geteuid() != 0:
         return None
     cluster = data_dir / "postgres"
@@ -148,7 +148,7 @@ def _everyone_may_enter(path: Path) -> bool:
 
 
 async def _initialise(data_dir: Path) -> None:
-    """Creates the cluster in a temporary folder and renames the folder once it is complete."""
+    """Create the cluster in a temporary folder and rename the folder once it is complete."""
     unfinished = data_dir / "postgres.new"
     abandoned = processes.find_running(data_dir, "initdb")
     if abandoned is not None:
@@ -192,7 +192,7 @@ def _initdb(data_dir: Path, unfinished: Path) -> list[str]:
 
 
 async def _listening(data_dir: Path, settings: dict[str, str], password: str) -> Service:
-    """Starts a server until it answers; retries if its port or shared memory is still in use."""
+    """Start a server until it answers; retries if its port or shared memory is still in use."""
     for tries_left in (2, 1, 0):
         service = await _running(data_dir, settings)
         try:
@@ -236,7 +236,7 @@ def _server(data_dir: Path, port: int, settings: dict[str, str]) -> list[str]:
 
 
 async def _clear_pid_file(cluster: Path) -> None:
-    """Stops an old server that has no record or was killed, and deletes its pid file.
+    """Stop an old server that has no record or was killed, and delete its pid file.
 
     PostgreSQL refuses to start while any process has the pid in the file, also another program
     that has reused it.
@@ -257,7 +257,7 @@ async def _clear_pid_file(cluster: Path) -> None:
 
 
 async def _end_processes(cluster: Path) -> None:
-    """Waits for the server's processes, which hold its port and its shared memory.
+    """Wait for the server's processes, which hold its port and its shared memory.
 
     The processes of a killed server end themselves once they notice. After
     `processes.STOP_SECONDS` all that are left are killed.

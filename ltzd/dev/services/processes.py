@@ -72,7 +72,7 @@ async def start(
     stop_signal: signal.Signals = signal.SIGTERM,
     run_as: RunAs | None = None,
 ) -> Service:
-    """Runs `argv` (an absolute path first) in a session of its own, as service `name`.
+    """Run `argv` (an absolute path first) in a session of its own, as service `name`.
 
     Returns once the record is written, which is before the service listens. Raises Misconfigured.
     """
@@ -138,7 +138,7 @@ async def _wait_for_record(data_dir: Path, name: str, pid: int) -> Service:
 
 
 def find_running(data_dir: Path, name: str) -> Service | None:
-    """Returns the service if its process runs, also if an earlier ltzd started it."""
+    """Return the service if its process runs, also if an earlier ltzd started it."""
     service = _read(data_dir, name)
     return service if service is not None and is_alive(service) else None
 
@@ -167,12 +167,12 @@ def is_alive(service: Service) -> bool:
 
 
 def exit_code(service: Service) -> int | None:
-    """Returns the exit code of an ended child of this process, else None."""
+    """Return the exit code of an ended child of this process, else None."""
     return _children.get(service.pid) if _reaped(service.pid) else None
 
 
 async def until_ended(service: Service) -> None:
-    """Returns once the service has ended; polls, since it may not be a child of this process."""
+    """Return once the service has ended; polls, since it may not be a child of this process."""
     while is_alive(service):  # noqa: ASYNC110 - there is no event for another process's child
         await asyncio.sleep(POLL_SECONDS)
 
@@ -187,7 +187,7 @@ async def ended_within(service: Service, seconds: float) -> bool:
 
 
 async def stop(service: Service, seconds: float = STOP_SECONDS) -> None:
-    """Sends the stop signal; after `seconds` kills the process and all its descendants."""
+    """Send the stop signal; after `seconds` kills the process and all its descendants."""
     if not is_alive(service):
         return
     try:
@@ -208,7 +208,7 @@ async def stop(service: Service, seconds: float = STOP_SECONDS) -> None:
 
 
 async def stop_all(data_dir: Path, seconds: float = STOP_SECONDS) -> None:
-    """Stops all services of the data directory concurrently."""
+    """Stop all services of the data directory concurrently."""
     records = sorted((data_dir / "run").glob("*.json"))
     services = [find_running(data_dir, record.stem) for record in records]
     await asyncio.gather(*(stop(service, seconds) for service in services if service))
@@ -293,7 +293,7 @@ def _size(path: Path) -> int:
 
 
 def _rotated_log(data_dir: Path, name: str) -> Path:
-    """Returns the log to append to, after renaming a large one to `<name>.log.old`."""
+    """Return the log to append to, after renaming a large one to `<name>.log.old`."""
     log_path = _log_path(data_dir, name)
     log_path.parent.mkdir(mode=0o700, exist_ok=True)
     if _size(log_path) > LOG_BYTES_KEPT:

@@ -28,7 +28,7 @@ START_SECONDS = 20.0
 
 
 async def start(data_dir: Path) -> str:
-    """Starts or adopts the server; returns its URL once it answers. Raises Misconfigured."""
+    """Start or adopt the server; returns its URL once it answers. Raises Misconfigured."""
     service = processes.find_running(data_dir, NAME)
     password = await asyncio.to_thread(_password, data_dir)
     if service is not None and password is None:

@@ -50,7 +50,7 @@ class DevServices:
 
 @asynccontextmanager
 async def running(data_dir: Path, options: DevOptions) -> AsyncIterator[DevServices]:
-    """Starts or adopts the services; on exit stops every service of the directory."""
+    """Start or adopt the services; on exit stops every service of the directory."""
     try:
         yield await _start(data_dir, options)
     finally:
@@ -58,7 +58,7 @@ async def running(data_dir: Path, options: DevOptions) -> AsyncIterator[DevServi
 
 
 async def watch(data_dir: Path, services: DevServices) -> None:
-    """Watches until cancelled; raises Misconfigured when a started service has ended."""
+    """Watch until cancelled; raises Misconfigured when a started service has ended."""
     async with asyncio.TaskGroup() as group:
         for name in services.started:
             group.create_task(_watch_service(data_dir, name))
@@ -131,7 +131,7 @@ async def _ping(url: str) -> None:
 
 
 async def _chain(data_dir: Path, options: DevOptions) -> tuple[tuple[str, ...], int, str]:
-    """Returns the nodes' URLs, the chain's id and kind; refuses given nodes of a real chain."""
+    """Return the nodes' URLs, the chain's id and kind; refuses given nodes of a real chain."""
     if not options.rpc_urls:
         started = await chain.start(data_dir, options.chain, options.block_time_seconds, None)
         return (started.rpc_url,), started.chain_id, started.kind
@@ -199,7 +199,7 @@ async def _database_of_chain(
     genesis: str,
     rpc_url: str,
 ) -> str:
-    """Returns a database that is new or follows this chain.
+    """Return a database that is new or follows this chain.
 
     An embedded database of another chain is renamed and replaced by a new one; a given one raises
     Misconfigured.

@@ -53,7 +53,7 @@ class BlockTree:
         return self._mined.get(transaction_hash)
 
     def set_head(self, block: MinedBlock) -> HeadChange:
-        """Makes `block` the head of the canonical chain, atomically for readers."""
+        """Make `block` the head of the canonical chain, atomically for readers."""
         added = []
         for added_block in block.ancestry():
             if self.is_canonical(added_block):

@@ -107,7 +107,7 @@ class TesterChain:
         sender: Address,
         overrides: Overrides = NO_OVERRIDES,
     ) -> CallOutcome:
-        """Executes a call after the transactions of `block`, as part of it."""
+        """Execute a call after the transactions of `block`, as part of it."""
         return await self._readers.run(partial(self.evm.call, block, request, sender, overrides))
 
     async def pending_block(self) -> MinedBlock:
@@ -122,7 +122,7 @@ class TesterChain:
     # Sending
 
     def send(self, transaction: EvmTransaction) -> Hash32:
-        """Adds a transaction to the pool. Raises JsonRpcError."""
+        """Add a transaction to the pool. Raises JsonRpcError."""
         state = self.state(self.block_tree.head)
         nonce, balance = state.nonce(transaction.sender), state.balance(transaction.sender)
         self.pool.add(transaction, nonce, balance, self.base_fee(), loop_time())
@@ -139,7 +139,7 @@ class TesterChain:
     async def mine(
         self, *, even_empty: bool, seconds_at_most: float = float("inf")
     ) -> MinedBlock | None:
-        """Mines one block from the pool; returns None for an empty one unless `even_empty`."""
+        """Mine one block from the pool; returns None for an empty one unless `even_empty`."""
         async with self._head_lock:
             plan = self._next_plan(seconds_at_most)
             if not plan.transactions and not even_empty:
@@ -162,7 +162,7 @@ class TesterChain:
             self._set_head(self.ancestor(depth, "Rollback"))
 
     async def reorg(self, depth: int, replacements: Sequence[Sequence[EvmTransaction]]) -> None:
-        """Replaces the last `depth` blocks by as many new ones in one change of the head."""
+        """Replace the last `depth` blocks by as many new ones in one change of the head."""
         async with self._head_lock:
             tip = self.ancestor(depth, "Reorg")
             for height in range(depth):
@@ -179,7 +179,7 @@ class TesterChain:
         return number
 
     async def revert(self, number: int) -> bool:
-        """Returns to a snapshot and deletes it and all later ones; False for an unknown number."""
+        """Return to a snapshot and delete it and all later ones; False for an unknown number."""
         async with self._head_lock:
             snapshot = self._snapshots.get(number)
             if snapshot is None:
@@ -191,7 +191,7 @@ class TesterChain:
             return True
 
     async def reset(self) -> None:
-        """Returns to genesis, as a new chain would begin; the genesis hash stays."""
+        """Return to genesis, as a new chain would begin; the genesis hash stays."""
         async with self._head_lock:
             genesis = self.block_tree.chain[0]
             genesis.state_root = Hash32(genesis.header.state_root)
@@ -205,7 +205,7 @@ class TesterChain:
     # Changes without a transaction
 
     async def change_state(self, change: Callable[[EvmState], None]) -> None:
-        """Changes the state after the head without a transaction, as anvil's cheat codes do."""
+        """Change the state after the head without a transaction, as anvil's cheat codes do."""
         async with self._head_lock:
             head = self.block_tree.head
             head.state_root = await self._builder.run(partial(self.evm.change_state, head, change))
@@ -216,7 +216,7 @@ class TesterChain:
         self.work.set()
 
     def set_gas_limit(self, gas: int) -> None:
-        """Sets the gas limit of the blocks from the next one on."""
+        """Set the gas limit of the blocks from the next one on."""
         self.pool.gas_limit = gas
         self.work.set()
 

@@ -18,17 +18,17 @@ class ChainClock:
         return int(time.time()) + self.offset_seconds
 
     def advance(self, seconds: int) -> int:
-        """Moves the clock; returns its total offset from the wall clock."""
+        """Move the clock; returns its total offset from the wall clock."""
         self.offset_seconds += seconds
         return self.offset_seconds
 
     def set_to(self, timestamp: int) -> int:
-        """Sets the clock; returns its total offset from the wall clock."""
+        """Set the clock; returns its total offset from the wall clock."""
         self.offset_seconds = timestamp - int(time.time())
         return self.offset_seconds
 
     def restore_offset(self, seconds: int) -> None:
-        """Returns to an earlier offset from the wall clock."""
+        """Return to an earlier offset from the wall clock."""
         self.offset_seconds = seconds
 
     def set_next(self, timestamp: int) -> None:
@@ -44,7 +44,7 @@ class ChainClock:
         return max(timestamp, parent_timestamp)
 
     def reset(self) -> None:
-        """Returns to the wall clock."""
+        """Return to the wall clock."""
         self.offset_seconds, self.interval_seconds, self._set_for_next = 0, None, None
 
     def mined(self) -> None:

@@ -31,7 +31,7 @@ class Miner:
         self._set(automine=enabled, interval_seconds=0 if enabled else self.interval_seconds)
 
     def set_interval(self, seconds: float) -> None:
-        """Mines at an interval; zero leaves mining to `evm_mine` alone."""
+        """Mine at an interval; zero leaves mining to `evm_mine` alone."""
         self._set(automine=False, interval_seconds=seconds)
 
     async def catch_up(self) -> None:

@@ -52,7 +52,7 @@ class TransactionPool:
         base_fee: int,
         now: float,
     ) -> None:
-        """Adds a transaction whose sender has this nonce and balance. Raises JsonRpcError.
+        """Add a transaction whose sender has this nonce and balance. Raises JsonRpcError.
 
         `base_fee` is the next block's. A higher one that comes later leaves the transaction here.
         """
@@ -97,12 +97,12 @@ class TransactionPool:
                 self._remove(transaction)
 
     def forget_below(self, sender: Address, nonce: int) -> None:
-        """Drops this sender's transactions with a lower nonce."""
+        """Drop this sender's transactions with a lower nonce."""
         waiting = self._by_sender.get(sender, {})
         self.forget([each for each in waiting.values() if each.nonce < nonce])
 
     def expire(self, now: float, nonce_of: NonceOf, base_fee: int) -> None:
-        """Drops what has waited for too long and cannot be executed now, as geth does.
+        """Drop what has waited for too long and cannot be executed now, as geth does.
 
         Such a transaction has a nonce gap, or a cap below the base fee.
         """

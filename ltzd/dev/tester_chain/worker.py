@@ -36,7 +36,7 @@ class WorkerThreads:
         return await asyncio.wrap_future(future)
 
     def stop(self) -> None:
-        """Ends the threads after the jobs already queued; does not wait for them."""
+        """End the threads after the jobs already queued; does not wait for them."""
         for _ in range(self._count):
             self._jobs.put(None)
 

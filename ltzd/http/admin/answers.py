@@ -11,7 +11,7 @@ from ltzd.store.background_migrations import BackgroundMigration
 from ltzd.store.indexer.rebuild.orders import RebuildProgress
 from ltzd.store.operator.leases import LeaseFacts
 from ltzd.store.status import LaneFacts, RelayFacts, RewardFacts, StatusFacts
-from ltzd.values import checksummed, iso
+from ltzd.values import checksummed, iso_or_none
 
 _DETAIL_CHARACTERS = 200
 
@@ -75,7 +75,7 @@ def chain_json(chain: ChainFacts, progress: IndexProgress) -> dict[str, Any]:
         "secondsLeft": _rounded(_seconds_left(chain, progress)),
         "firstBlock": chain.first_block,
         "stopped": chain.stopped_reason,
-        "stoppedAt": None if chain.stopped_at is None else iso(chain.stopped_at),
+        "stoppedAt": iso_or_none(chain.stopped_at),
     }
 
 
@@ -125,7 +125,7 @@ def lane_json(lane: LaneFacts, holder: str | None, state: LaneState | None) -> d
         "stopped": None if state is None else state.stopped,
         "missingRoles": [] if state is None else list(state.missing_roles),
         "pausedFor": lane.paused_for,
-        "pausedSince": None if lane.paused_since is None else iso(lane.paused_since),
+        "pausedSince": iso_or_none(lane.paused_since),
         "pausedByHandReason": lane.by_hand_reason,
         "epoch": lane.epoch,
         "nextNonce": lane.next_nonce,

@@ -145,8 +145,8 @@ class AdminHandlers:
     async def readyz(self, request: Request) -> Reply:
         """503 with the reasons while the process is not ready.
 
-        With `?role=http` a fault that another process must mend counts for nothing. A probe without
-        the port's token learns no reason.
+        With `?role=http` only faults that keep HTTP from its work count. A probe without the port's
+        token learns no reason.
         """
         role = request.args.get("role")
         if role not in {None, "http"}:
@@ -250,7 +250,7 @@ class AdminHandlers:
 
 
 async def _in_time(reading: Awaitable[_Facts]) -> _Facts | None:
-    """Returns None while the database does not answer."""
+    """Return None while the database does not answer."""
     try:
         async with asyncio.timeout(FACTS_TIMEOUT_SECONDS):
             return await reading

@@ -120,7 +120,7 @@ class EarlyRefusals:
             return head
 
     def _parsed(self, raw: bytes) -> _Head | None:
-        """Returns None if the application must judge the head: a repeated header, for example."""
+        """Return None if the application must judge the head: a repeated header, for example."""
         if not is_well_formed(raw):
             return None
         request_line, *lines = raw.decode("latin-1").split("\r\n")
@@ -163,7 +163,7 @@ class EarlyRefusals:
 
 
 def _headers(lines: list[str]) -> dict[str, str] | None:
-    """Returns None if the application must judge a header: a repeated or an unusual one."""
+    """Return None if the application must judge a header: a repeated or an unusual one."""
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")

@@ -17,8 +17,8 @@ log = structlog.get_logger()
 RESERVED_FILES = 512
 """Files left for everything else: database, Redis, nodes, logs."""
 DEFAULT_MOST = 16_384
-_LOOKED_AT = 64
-"""Connections that are looked at, from the least recently used on, for one to end."""
+_SCANNED = 64
+"""The most connections that are scanned, from the least recently used on, for one to end."""
 
 
 def most_connections(wanted: int = DEFAULT_MOST) -> int:
@@ -49,7 +49,7 @@ class ConnectionLimit:
         return tuple(self._all)
 
     def opened(self, connection: Any, address: str) -> bool:
-        """Returns False if the connection must be refused, because every other one is in use.
+        """Return False if the connection must be refused, because every other one is in use.
 
         A connection is opened once, before its TLS handshake or after it.
         """
@@ -81,7 +81,7 @@ class ConnectionLimit:
         """An address with more connections than an equal share loses one of its own."""
         own = self._by_address.get(address, {})
         has_many = len(own) > len(self._all) / len(self._by_address)
-        for connection in islice(own if has_many else self._all, _LOOKED_AT):
+        for connection in islice(own if has_many else self._all, _SCANNED):
             if not connection.is_at_work:
                 telemetry.HTTP_CONNECTIONS_ENDED.labels("room").inc()
                 connection.end_now()

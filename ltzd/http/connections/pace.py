@@ -27,7 +27,7 @@ class HeldConnection(Protocol):
 
     def read_again(self) -> None: ...
 
-    def is_read_in_time(self) -> None: ...
+    def mark_in_time(self) -> None: ...
 
 
 class RefusalPace:
@@ -76,9 +76,9 @@ class RefusalPace:
         if connections:
             # The event loop reads what the kernel holds in its next turn.
             loop = asyncio.get_running_loop()
-            loop.call_soon(loop.call_soon, _are_read_in_time, connections)
+            loop.call_soon(loop.call_soon, _mark_in_time, connections)
 
 
-def _are_read_in_time(connections: Iterable[HeldConnection]) -> None:
+def _mark_in_time(connections: Iterable[HeldConnection]) -> None:
     for connection in connections:
-        connection.is_read_in_time()
+        connection.mark_in_time()

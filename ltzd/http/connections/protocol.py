@@ -114,13 +114,13 @@ class BoundedProtocol(HttpProtocol):
         _give_request(http)
         self._task.cancel()
 
-    def is_counted(self, transport: Any) -> bool:
+    def count_once(self, transport: Any) -> bool:
         """Count the connection if it is not counted yet. Returns False if it must be refused."""
         self._address = _address_of(transport)
         return self._limit.opened(self, self._address)
 
     def connection_made(self, transport: Any) -> None:
-        if self.is_counted(transport):
+        if self.count_once(transport):
             super().connection_made(transport)  # type: ignore[no-untyped-call]
         else:
             self.transport = transport
@@ -136,7 +136,7 @@ class BoundedProtocol(HttpProtocol):
         super().connection_lost(exc)  # type: ignore[no-untyped-call]
 
     def data_received(self, data: bytes) -> None:
-        if self.conn_info is None or self._is_refused(data):
+        if self.conn_info is None or self._refuse(data):
             return
         super().data_received(data)
 
@@ -154,13 +154,13 @@ class BoundedProtocol(HttpProtocol):
             transport.pause_reading()
 
     def read_again(self) -> None:
-        """Read what has arrived meanwhile, and mark it as late until `is_read_in_time`."""
+        """Read what has arrived meanwhile, and mark it as late until `mark_in_time`."""
         if self.is_open:
             self._was_held = True
             transport: Any = self.transport
             transport.resume_reading()
 
-    def is_read_in_time(self) -> None:
+    def mark_in_time(self) -> None:
         """From now on bytes are read as soon as they come."""
         self._was_held = False
 
@@ -170,7 +170,8 @@ class BoundedProtocol(HttpProtocol):
         self.body_bytes = 0
         self._limit.used(self, self._address)
 
-    def _is_refused(self, data: bytes) -> bool:
+    def _refuse(self, data: bytes) -> bool:
+        """Refuse the request before the application sees it; return whether that was done."""
         if self._refusals is None:
             return False
         http = self.http

@@ -14,7 +14,7 @@ from ltzd.http.connections.limit import ConnectionLimit
 from ltzd.http.connections.protocol import BoundedProtocol
 
 _SLICE = 500
-"""Connections that are looked at between two turns of the event loop."""
+"""Connections that are checked between two turns of the event loop."""
 _STATES = ("idle", "receiving", "working", "unread")
 
 
@@ -57,18 +57,18 @@ class Sweep:
             await self.sweep()
 
     async def sweep(self) -> None:
-        """Look at every connection once."""
+        """Check every connection once."""
         states: Counter[str] = Counter()
         buffered: list[tuple[int, BoundedProtocol]] = []
         for number, connection in enumerate(self._connections.all(), start=1):
-            states[self._look_at(connection, buffered)] += 1
+            states[self._check(connection, buffered)] += 1
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
         self._bound_buffers(buffered)
         for state in _STATES if self._is_measured else ():
             telemetry.HTTP_CONNECTIONS.labels(state).set(states[state])
 
-    def _look_at(
+    def _check(
         self, connection: BoundedProtocol, buffered: list[tuple[int, BoundedProtocol]]
     ) -> str:
         awaited = connection.awaited

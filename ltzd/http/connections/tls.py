@@ -39,7 +39,7 @@ class TlsProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         connection = self._connection
-        if connection.is_counted(transport):
+        if connection.count_once(transport):
             try:
                 accepted = transport.get_extra_info("socket").dup()
             except OSError:  # the process has no file left

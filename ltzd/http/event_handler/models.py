@@ -38,7 +38,7 @@ class Caller(NamedTuple):
 
 
 def _describe_further_keys(schema: dict[str, Any]) -> None:
-    """Adds the keys that no rule checks in every event: in some they may hold anything."""
+    """Add the keys that no rule checks in every event: in some they may hold anything."""
     schema["properties"] |= {
         "amount": {
             "description": "Required for `purchase`: dollars, a number or decimal text above 0 and "

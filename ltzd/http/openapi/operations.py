@@ -26,7 +26,7 @@ _declared: dict[Callable[..., Any], tuple[type[LtzdError], ...]] = {}
 
 
 def raises(*errors: type[LtzdError]) -> Callable[[Handler], Handler]:
-    """Declares the errors that a handler answers with. `Broken` stands for any internal error."""
+    """Declare the errors that a handler answers with. `Broken` stands for any internal error."""
 
     def declare(handler: Handler) -> Handler:
         _declared[handler] = errors

@@ -48,7 +48,7 @@ th,td{border-color:#313a48}a{color:#8ab4ff}}
 
 
 def surface(operations: Sequence[Operation]) -> Surface:
-    """Makes the document for its first reader: it does not change while the program runs."""
+    """Make the document for its first reader: it does not change while the program runs."""
 
     @cache
     def as_json_and_page() -> tuple[bytes, str]:

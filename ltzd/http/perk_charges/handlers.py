@@ -94,7 +94,7 @@ def surface(charges: PerkChargeService, address_limit: AddressLimit) -> Surface:
 
 
 def _limited(handler: Handler, address_limit: AddressLimit) -> Handler:
-    """Counts requests without a correct signature.
+    """Count requests without a correct signature.
 
     An unsigned request counts before its body is read, a wrongly signed one once that is known. A
     body that is too large or too slow is refused before its signature can be verified.

@@ -79,7 +79,7 @@ def _provider(text: str) -> OAuthProvider:
 
 
 def _with_google_profile(account: OAuthAccount, metadata: Mapping[str, Any]) -> OAuthAccount:
-    """Adds e-mail address and name, which Google's API does not have. Ignores invalid values."""
+    """Add e-mail address and name, which Google's API does not have. Ignores invalid values."""
     values = {name: metadata.get(name) for name in ("email", "name")}
     texts = {name: value for name, value in values.items() if isinstance(value, str)}
     return replace(

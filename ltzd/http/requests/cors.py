@@ -62,7 +62,7 @@ class Cors:
     def apply(
         self, origin: str | None, headers: Header, path: str = "/", *, is_preflight: bool = False
     ) -> None:
-        """Sets the CORS headers. `Vary` is always set, since caches must tell origins apart."""
+        """Set the CORS headers. `Vary` is always set, since caches must tell origins apart."""
         headers["Vary"] = "Origin"
         if origin is None and not is_preflight:
             return

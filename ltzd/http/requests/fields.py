@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from ltzd.errors import InvalidFields
 from ltzd.rules.domains.names import MAX_LENGTH, MAX_URL_LENGTH, normal_domain, url_host
-from ltzd.values import address_of, checksummed
+from ltzd.values import has_right_case
 
 email_validator.SPECIAL_USE_DOMAIN_NAMES.clear()
 """The library's switch to accept special-use domains: only the form is checked here."""
@@ -54,7 +54,7 @@ def event_type(text: str) -> str:
 
 
 def email(text: str) -> str:
-    """Returns the text unchanged. RFC 5322 without display names; no DNS look-up."""
+    """Return the text unchanged. RFC 5322 without display names; no DNS look-up."""
     if len(text) > 254:
         raise field_error("must be at most 254 characters")
     if PLAIN_EMAIL.fullmatch(text) or is_email(text):
@@ -77,7 +77,7 @@ def is_email(text: str) -> bool:
 
 
 def domain(text: str) -> str:
-    """Returns the normalized name."""
+    """Return the normalized name."""
     try:
         return normal_domain(text)
     except ValueError as error:
@@ -102,12 +102,10 @@ def user_identifier(text: str) -> str:
 
 
 def address(text: str) -> str:
-    """Returns the text unchanged. Letters of both cases must be a correct EIP-55 checksum."""
+    """Return the text unchanged. Letters of both cases must be a correct EIP-55 checksum."""
     if not ADDRESS.fullmatch(text):
         raise field_error("must be an address, 0x and 40 hex digits")
-    digits = text[2:]
-    has_checksum = digits not in {digits.lower(), digits.upper()}
-    if has_checksum and text != checksummed(address_of(text)):
+    if not has_right_case(text):
         raise field_error("must have the right checksum (EIP-55), or letters of one case")
     return text
 
@@ -127,7 +125,7 @@ def uint256_text(text: str) -> str:
 
 
 def uint256_of(text: str) -> int:
-    """Parses text that `uint256_text` accepts."""
+    """Parse text that `uint256_text` accepts."""
     return int(text, 16) if text.startswith("0x") else int(text)
 
 
@@ -164,7 +162,7 @@ def _text(check: Callable[[str], str], **schema: object) -> Any:
 
 
 def whole_number(value: object) -> object:
-    """Turns 5.0 into 5, below 2^53, and leaves every other value to the strict check of integers.
+    """Turn 5.0 into 5, below 2^53, and leave every other value to the strict check of integers.
 
     JSON Schema counts 5.0 as an integer, and PHP writes a whole float so.
     """

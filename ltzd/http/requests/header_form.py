@@ -28,7 +28,7 @@ def is_well_formed(head: bytes) -> bool:
 
 
 def closing_fault(request: Request) -> RequestMalformed | None:
-    """Returns the fault of the request's headers, and ends the connection behind the answer if
+    """Return the fault of the request's headers, and end the connection behind the answer if
     there is one, since bytes of a body may be left in it.
 
     Must be called before any other refusal: also after another refusal the bytes must not be read.

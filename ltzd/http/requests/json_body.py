@@ -53,7 +53,7 @@ async def read_json(request: Request, limit: int = EVENT_HANDLER_LIMIT) -> bytes
 
 
 def require_json(request: Request) -> None:
-    """Checks the Content-Type and Content-Encoding headers, of which a proxy may read any line."""
+    """Check the Content-Type and Content-Encoding headers, of which a proxy may read any line."""
     headers = request.headers
     for encoding in headers.getall("content-encoding", ()):
         if encoding.strip().lower() != "identity":

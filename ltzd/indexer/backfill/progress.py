@@ -37,7 +37,7 @@ class BackfillProgress:
         self._told_at = 0.0
 
     def begin(self, number: int) -> None:
-        """Begins to measure at the cursor; does nothing while blocks follow each other."""
+        """Begin to measure at the cursor; does nothing while blocks follow each other."""
         if self._commits and self._commits[-1].number == number:
             return
         self._commits.clear()
@@ -45,7 +45,7 @@ class BackfillProgress:
         self._first, self._told_at = number, self._clock()
 
     def advance(self, number: int, settled: int, events: int) -> None:
-        """Counts a commit up to a block, of blocks that are settled up to `settled`."""
+        """Count a commit up to a block, of blocks that are settled up to `settled`."""
         now = self._clock()
         self._events += events
         self._commits.append(_Commit(now, number, self._events))

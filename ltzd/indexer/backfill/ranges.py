@@ -84,7 +84,7 @@ class BackfillRanges:
         return joined([each.blocks for each in taken])
 
     async def forget(self) -> None:
-        """Ends all reading, and drops what was read."""
+        """End all reading, and drop what was read."""
         tasks = [ahead.task for ahead in self._ahead]
         self._ahead.clear()
         for task in tasks:
@@ -93,7 +93,7 @@ class BackfillRanges:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _take_more(self, taken: list[ReadRange]) -> None:
-        """Adds ranges that follow, as many as are ready, and waits until the events suffice.
+        """Add ranges that follow, as many as are ready, and wait until the events suffice.
 
         Ranges of several nodes are joined only if they are of one branch.
         """
@@ -121,7 +121,7 @@ class BackfillRanges:
     # Reading ahead
 
     def _begin_at(self, first: int) -> None:
-        """Reads on from `first`: drops other ranges, and fills what lies before the others."""
+        """Read on from `first`: drops other ranges, and fills what lies before the others."""
         while self._ahead and self._ahead[0].first < first:
             self._ahead.popleft().task.cancel()
         end = self._ahead[0].first - 1 if self._ahead else self._settled
@@ -130,7 +130,7 @@ class BackfillRanges:
         self._fill()
 
     def _fill(self) -> None:
-        """Starts to read the ranges behind the last one, as many as the bounds allow."""
+        """Start to read the ranges behind the last one, as many as the bounds allow."""
         policy = self._policy
         while self._ahead and self._ahead[-1].last < self._settled:
             reading = sum(not ahead.task.done() for ahead in self._ahead)
@@ -149,7 +149,7 @@ class BackfillRanges:
         return _PendingRange(first, last, max(expected, self._size.target_bytes // 4), task)
 
     def _continue(self, task: asyncio.Task[ReadRange | None]) -> None:
-        """Reads on after a range was read; a failed one is read again when it is asked for."""
+        """Read on after a range was read; a failed one is read again when it is asked for."""
         if task.cancelled() or task.exception() is not None:
             return
         if (part := task.result()) is not None:
@@ -158,7 +158,7 @@ class BackfillRanges:
             self._fill()
 
     async def _read(self, nodes: Sequence[Node], first: int, last: int) -> ReadRange | None:
-        """Reads a range from the first of the nodes whose answers fit each other."""
+        """Read a range from the first of the nodes whose answers fit each other."""
         faults = []
         for node in nodes:
             try:

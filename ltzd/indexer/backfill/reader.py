@@ -74,7 +74,7 @@ class RangeReader:
         self._witnesses = witnesses
 
     async def read(self, node: Node, first: int, last: int) -> ReadRange | None:
-        """Reads blocks from `first` on, at most up to `last`, as many as the node answers at once.
+        """Read blocks from `first` on, at most up to `last`, as many as the node answers at once.
 
         Returns None if the node's answers do not fit each other. Raises NodeUnavailable, and Broken
         for a log that only another contract can have written.

@@ -22,7 +22,7 @@ class BlockLogs:
 async def read_block_logs(
     node: Node, header: Header, contracts: Sequence[IndexedContract]
 ) -> BlockLogs:
-    """Reads a block's receipts; if they prove nothing, adds the logs that another node shows.
+    """Read a block's receipts; if they prove nothing, add the logs that another node shows.
 
     Raises NodeUnavailable if the node shows no receipts of the block.
     """

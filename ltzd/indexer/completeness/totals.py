@@ -66,7 +66,7 @@ async def check_totals(
     contracts: Sequence[tuple[Address, ReadTotals]],
     place: bytes,
 ) -> TotalsCheck:
-    """Compares the totals of all contracts with the tables, as of the cursor.
+    """Compare the totals of all contracts with the tables, as of the cursor.
 
     `place` is 32 bytes, at which the sample begins. The result is empty if the node does not
     answer, is behind, or lacks this state. Raises DatabaseUnavailable.

@@ -22,7 +22,7 @@ from ltzd.store.operator.wallets import OperatorWallet, WalletState
 from ltzd.store.wakeups import WALLETS, WakeupHub
 from ltzd.values import Address, checksummed, iso
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 """The longest delay until a change of the registry takes effect."""
 
 SignerOpening = AbstractAsyncContextManager[WalletSigner]
@@ -150,7 +150,7 @@ class LaneFleet:
                 )
             while True:
                 await self._follow_registry()
-                await self._changes.wait(_LOOK_SECONDS)
+                await self._changes.wait(_POLL_SECONDS)
         finally:
             for entry in self._entries.values():
                 entry.end()

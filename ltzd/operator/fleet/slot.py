@@ -1,7 +1,6 @@
 """Opens and runs one lane of the fleet, and does so again after a failure."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Protocol
 import structlog
 
 from ltzd import telemetry
-from ltzd.concurrency.clock import Clock
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import Misconfigured, Unavailable
 from ltzd.values import Address
 
@@ -85,7 +84,6 @@ class LaneSlot:
         pauses: SlotPauses,
         *,
         is_required: bool,
-        clock: Clock = time.monotonic,
     ) -> None:
         self.name = name
         self.kind = kind
@@ -96,7 +94,6 @@ class LaneSlot:
         self.failure: str | None = None
         self._open_lane = open_lane
         self._pauses = pauses
-        self._clock = clock
         self._logged = "", 0.0
 
     @property
@@ -133,7 +130,7 @@ class LaneSlot:
     def _report(self, fault: str) -> None:
         """Log the fault when it is new, and then once a minute."""
         self.lane, self.fault = None, fault
-        now = self._clock()
+        now = loop_time()
         logged, logged_at = self._logged
         if fault != logged or now - logged_at >= self._pauses.between_logs:
             self._logged = fault, now

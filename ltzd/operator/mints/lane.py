@@ -85,7 +85,7 @@ class MintLane(WalletLane):
         return await references.first_free_seq(view, self._target.ltz)
 
     async def _compare_references(self) -> None:
-        """Checks all references at or above the counter, and the rest of the lane's own words
+        """Check all references at or above the counter, and the rest of the lane's own words
         (docs/contracts.md, refWord).
         """
         target = self._target

@@ -24,10 +24,10 @@ from ltzd.values import Address
 
 log = structlog.get_logger()
 
-_LOOK_SECONDS = 1.0
+_PAUSE_SECONDS = 1.0
 _BRANDS_A_SECOND = 5_000
-"""Many patient brands are looked at less often, but always within the lead of the rule."""
-_LONGEST_LOOK_SECONDS = 3.0
+"""Many patient brands are read less often, but always within the lead of the rule."""
+_LONGEST_PAUSE_SECONDS = 3.0
 
 
 class PatientBrands:
@@ -74,8 +74,8 @@ class PatientBrands:
         if self._patience and self._view is not None and self._fees_view is not self._view:
             await self._read_fees(self._view)
         self._judge(ages)
-        pause = max(_LOOK_SECONDS, len(self._patience) / _BRANDS_A_SECOND)
-        self._next_update_at = now + min(pause, _LONGEST_LOOK_SECONDS)
+        pause = max(_PAUSE_SECONDS, len(self._patience) / _BRANDS_A_SECOND)
+        self._next_update_at = now + min(pause, _LONGEST_PAUSE_SECONDS)
 
     async def _refresh_brands(self, connection: Connection) -> None:
         revision = await configurations.latest_revision(connection)

@@ -30,20 +30,22 @@ _MOST_WORDS = 2**22
 """A billion references: LTZ has not used so many, whatever a node claims."""
 
 
-async def first_free_seq(view: ChainView, contract: Address, next_seq: int = 0) -> int:
-    """The first seq of the word above all references that LTZ has used.
+async def first_free_seq(view: ChainView, contract: Address) -> int:
+    """The first seq of the word above all references that LTZ has used; 0 if it has used none.
 
-    Searches from the counter `next_seq` on, and returns `next_seq` if nothing above is used. A new
-    database begins at 0. If only one of several nodes shows references as used, other nodes are
+    If only one of several nodes shows references as used, other nodes are
     asked, since a lying node could claim so without end. Raises NodeUnavailable.
     """
-    return await first_free_seq_by(partial(_prevailing_words, view, contract), next_seq)
+    return await first_free_seq_by(partial(_prevailing_words, view, contract), 0)
 
 
 async def first_free_seq_by(
     read_words: Callable[[int], Awaitable[Mapping[int, int]]], next_seq: int
 ) -> int:
-    """As `first_free_seq`; `read_words` reads some words of the bitmap, from an index on."""
+    """As `first_free_seq`, from `next_seq` on; returns `next_seq` if nothing above is used.
+
+    `read_words` reads some words of the bitmap, from an index on.
+    """
     begin = next_seq // REFERENCES_A_WORD
     free, is_any_used = -(-next_seq // REFERENCES_A_WORD) * REFERENCES_A_WORD, False
     for index in range(begin, begin + _MOST_WORDS, _WORDS_AT_ONCE):

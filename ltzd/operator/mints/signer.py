@@ -110,7 +110,7 @@ class MintSigner(LaneWork):
         return self._patience.is_holding
 
     async def sign_next(self, at_least: int = 1) -> int:
-        fees = self._guard.fees()
+        fees = self._guard.fees_or_pause()
         if fees is None:
             return 0
         async with self._context.signing_lock:
@@ -214,7 +214,7 @@ class MintSigner(LaneWork):
         if not planned.batch:
             self._guard.pause(WOULD_REVERT)
             return []
-        if self._guard.fees() is None:  # The lane was closed meanwhile.
+        if self._guard.fees_or_pause() is None:  # The lane was closed meanwhile.
             return []
         mint = self._intent(planned)
         reserved_wei = self._in_flight.reserved_wei()

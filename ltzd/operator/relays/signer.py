@@ -99,7 +99,7 @@ class RelaySigner(LaneWork):
     async def admit(self, relays: Sequence[NewRelay]) -> list[int | None]:
         """As `DirectLane.admit`; the relays are then published as relays of the queue are."""
         async with self._context.signing_lock:
-            fees = self._guard.fees()
+            fees = self._guard.fees_or_pause()
             if fees is None or self.direct_slots == 0:
                 return []
             calls = self._affordable(relays[: self.direct_slots], fees)
@@ -152,7 +152,7 @@ class RelaySigner(LaneWork):
     async def sign_next(self, at_least: int = 1) -> int:
         if self._failure is not None:
             raise self._failure
-        fees = self._guard.fees(finishes=True)
+        fees = self._guard.fees_or_pause(finishes=True)
         if fees is None:
             self._has_emptied_queue = False
             await self._give_back()
@@ -167,7 +167,7 @@ class RelaySigner(LaneWork):
                 self._guard.pause(ROLE)
                 return 0
             claimed = await self._claim(fees)
-            if self._guard.fees(finishes=True) is None:  # The lane was closed meanwhile.
+            if self._guard.fees_or_pause(finishes=True) is None:  # The lane was closed meanwhile.
                 self._has_emptied_queue = False
                 await self._give_back()
                 return 0
@@ -262,7 +262,7 @@ class RelaySigner(LaneWork):
     async def _leave_queue(self, obstacle: Obstacle) -> None:
         """Leave relays that this wallet may not send now to the other lanes for a while.
 
-        They are woken when this lane's reason to wait is new, and look by themselves every second.
+        They are woken when this lane's reason to wait is new, and check by themselves every second.
         """
         self._leaves_queue_until = self._context.clock() + self._context.policy.poll_seconds
         self._has_emptied_queue = False

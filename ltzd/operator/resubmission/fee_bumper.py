@@ -131,7 +131,7 @@ class FeeBumper:
         return bump_reason(tx.fees, waited, gas_price, policy.fees, policy.resubmission)
 
     def _waited(self, tx: OpenTransaction) -> Waited | None:
-        """Returns None while the newest bytes of the transaction are not published.
+        """Return None while the newest bytes of the transaction are not published.
 
         Blocks count for the oldest transaction alone, and from when it became the oldest: no other
         can be passed over.

@@ -71,7 +71,7 @@ class TopUpSigner(LaneWork):
         return True
 
     async def sign_next(self, at_least: int = 1) -> int:
-        fees = self._guard.fees()
+        fees = self._guard.fees_or_pause()
         if fees is None or not self._balances:
             return 0
         lane = self._context.lane
@@ -123,7 +123,7 @@ class TopUpSigner(LaneWork):
     async def _store(
         self, call: TransactionCall, fees: Fees, reserved_wei: int
     ) -> OpenTransaction | None:
-        """Returns None if the day's bound, or the wallet's row, forbids the top-up by now."""
+        """Return None if the day's bound, or the wallet's row, forbids the top-up by now."""
         attempt = await self._signer.sign(self._next_nonce, call, fees, reserved_wei)
         top_up = TopUp(self._next_nonce, call.to, call.value_wei, call.gas_limit)
         async with session(self._context.pool) as connection:
@@ -169,7 +169,7 @@ class TopUpSigner(LaneWork):
             return await top_ups.targets(connection, self._context.lane.chain_id)
 
     def _forget(self, wallet: Address) -> None:
-        """Decide about the wallet again only after a fresh look."""
+        """Decide about the wallet again only after its balance is read anew."""
         self._balances = tuple(each for each in self._balances if each.wallet != wallet)
 
     def _report_idle(self, spent: int) -> None:

@@ -36,12 +36,12 @@ class _Field:
 class _Kind:
     """`key` is the row's field with the account's id, `required` the other fields of an import.
 
-    `look_up` is a path under /v1/users and the row's field that goes into its body.
+    `lookup` is a path under /v1/users and the row's field that goes into its body.
     """
 
     type: str
     required: Mapping[str, _Field] = field(default_factory=dict)
-    look_up: tuple[str, str] | None = None
+    lookup: tuple[str, str] | None = None
     key: str = "subject"
     id_pattern: re.Pattern[str] = _SUBJECT
 
@@ -89,10 +89,10 @@ _KINDS: Mapping[OAuthProvider, _Kind] = {
     "google": _Kind("google_oauth", {"email": _AN_EMAIL, "name": _A_NAME}),
     "telegram": _Kind(
         "telegram",
-        look_up=("telegram/telegram_user_id", "telegram_user_id"),
+        lookup=("telegram/telegram_user_id", "telegram_user_id"),
         key="telegram_user_id",
     ),
-    "spotify": _Kind("spotify_oauth", look_up=("spotify/subject", "subject")),
+    "spotify": _Kind("spotify_oauth", lookup=("spotify/subject", "subject")),
     "instagram": _Kind(
         "instagram_oauth",
         _username(
@@ -118,13 +118,13 @@ _PROVIDERS: Mapping[str, OAuthProvider] = {kind.type: name for name, kind in _KI
 class UserQuery:
     """A query for the one user that lists `row`; a creation with `row` makes that user.
 
-    `look_up` is a path under /v1/users and its body. `refused` is raised when the provider refuses
+    `lookup` is a path under /v1/users and its body. `refused` is raised when the provider refuses
     the name itself, `elsewhere` when the user in its answer does not list `row`.
     """
 
     row: Mapping[str, str] = field(repr=False)
     key: str
-    look_up: tuple[str, Mapping[str, str]] | None = field(repr=False)
+    lookup: tuple[str, Mapping[str, str]] | None = field(repr=False)
     refused: LtzdError
     elsewhere: Exception
 
@@ -153,21 +153,21 @@ def account_query(account: OAuthAccount) -> UserQuery:
     """Raises AccountRefused."""
     kind = _KINDS[account.provider]
     row = _row(kind, account)
-    look_up = None
-    if kind.look_up is not None:
-        path, name = kind.look_up
-        look_up = (path, {name: row[name]})
+    lookup = None
+    if kind.lookup is not None:
+        path, name = kind.lookup
+        lookup = (path, {name: row[name]})
     return UserQuery(
         row,
         kind.key,
-        look_up,
+        lookup,
         _refused("the identity provider refuses this account"),
         _refused("the account's details belong to another user"),
     )
 
 
 def accounts_in(rows: Sequence[object]) -> tuple[OAuthAccount, ...]:
-    """Returns the accounts that are proven to be the user's.
+    """Return the accounts that are proven to be the user's.
 
     Takes a user's full rows and an identity token's short ones. E-mail addresses are left out: an
     account that was imported and never used has the address that its importer gave.
@@ -183,7 +183,7 @@ def accounts_in(rows: Sequence[object]) -> tuple[OAuthAccount, ...]:
 
 
 def emails_in(rows: Sequence[object]) -> tuple[str, ...]:
-    """Returns the addresses that are proven to be the user's, in lower case.
+    """Return the addresses that are proven to be the user's, in lower case.
 
     Addresses of the user's accounts at other providers are left out: an importer may have made
     them up.
@@ -241,7 +241,7 @@ def _is_verified(row: Mapping[str, object]) -> bool:
 
 
 def _has_been_used(row: Mapping[str, object]) -> bool:
-    """Its owner has logged in with it, and the row has the time."""
+    """Whether the owner has logged in with the account, and the row has the time."""
     return _is_verified(row) and any(name in row for name in ("latest_verified_at", "lv"))
 
 

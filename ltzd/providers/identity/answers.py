@@ -45,7 +45,7 @@ def user_in(response: HttpResponse) -> ProviderUser:
 
 
 def is_subject(text: str) -> bool:
-    """Has the form of a user's id, and is safe in a URL's path."""
+    """Whether the text has the form of a user's id, and is safe in a URL's path."""
     return len(text) <= _MAX_SUBJECT_LENGTH and _DID.fullmatch(text) is not None
 
 

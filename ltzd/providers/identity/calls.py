@@ -91,7 +91,7 @@ class IdentityCalls(AsyncCloseable):
 
     @asynccontextmanager
     async def operation(self) -> AsyncIterator[float]:
-        """Gives the deadline of the block's calls; their failures become IdentityUnavailable."""
+        """Give the deadline of the block's calls; their failures become IdentityUnavailable."""
         deadline = loop_time() + self._policy.timeout_seconds
         try:
             async with asyncio.timeout_at(deadline):
@@ -115,7 +115,7 @@ class IdentityCalls(AsyncCloseable):
         deadline: float,
         headers: Mapping[str, str] | None = None,
     ) -> HttpResponse:
-        """Returns the first answer that is not transient; only for requests that may be repeated.
+        """Return the first answer that is not transient; only for requests that may be repeated.
 
         Raises TransientFailure after the last attempt, or when the next would pass the deadline.
         """
@@ -135,7 +135,7 @@ class IdentityCalls(AsyncCloseable):
         *,
         headers: Mapping[str, str] | None = None,
     ) -> HttpResponse:
-        """Sends one request. Raises TransientFailure for every failure that a repeat may cure."""
+        """Send one request. Raises TransientFailure for every failure that a repeat may cure."""
         async with self._slots:
             with telemetry.timed_provider("identity"):
                 response = await self._attempt(method, path, body, headers)

@@ -22,7 +22,7 @@ from ltzd.concurrency.clock import Clock
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.calls import IdentityCalls, IdentityPolicy
 from ltzd.providers.identity.links import LinkedAccountCache
-from ltzd.providers.identity.signing import WalletSigner
+from ltzd.providers.identity.signing import TypedDataSigner
 from ltzd.providers.identity.users import IdentityUser, UserDirectory, UserProfile
 from ltzd.providers.outbound.http_client import AsyncCloseable
 from ltzd.providers.outbound.retries import TransientFailure
@@ -45,11 +45,11 @@ class IdentityClient(AsyncCloseable):
         self._directory_calls = IdentityCalls(policy)
         self._users = UserDirectory(policy, self._directory_calls)
         self._links = LinkedAccountCache(policy, self._calls, clock)
-        self._signer = WalletSigner(policy, self._calls)
+        self._signer = TypedDataSigner(policy, self._calls)
         self._last_ping_fault: str | None = None
 
     async def close(self) -> None:
-        """Ends look-ups in flight; their callers get IdentityUnavailable."""
+        """End look-ups in flight; their callers get IdentityUnavailable."""
         await self._users.close()
         await self._links.close()
         await self._directory_calls.close()
@@ -71,7 +71,7 @@ class IdentityClient(AsyncCloseable):
     async def wallets_of(
         self, subject: str, *, wanted: Address | None = None
     ) -> tuple[Address, ...]:
-        """Returns every Ethereum wallet of the user; an empty tuple for an unknown user.
+        """Return every Ethereum wallet of the user; an empty tuple for an unknown user.
 
         The wallets are cached for a minute, and for up to an hour while the provider is away. If
         `wanted` is not among them, the provider is asked again sooner.
@@ -79,14 +79,14 @@ class IdentityClient(AsyncCloseable):
         return await self._links.wallets_of(subject, wanted)
 
     async def accounts_of(self, subject: str) -> tuple[OAuthAccount, ...]:
-        """Returns the accounts that the user has logged in with, not older than a minute.
+        """Return the accounts that the user has logged in with, not older than a minute.
 
         Their e-mail addresses are left out: they prove nothing.
         """
         return await self._links.accounts_of(subject)
 
     async def profile_of(self, subject: str) -> UserProfile | None:
-        """Returns the user's profile, not older than a minute, or None without an embedded wallet.
+        """Return the user's profile, not older than a minute, or None without an embedded wallet.
 
         `home` is the wallet with the lowest index: the one that the user's addresses and accounts
         get when they are looked up.
@@ -94,7 +94,7 @@ class IdentityClient(AsyncCloseable):
         return await self._links.profile_of(subject)
 
     async def sign_typed_data(self, wallet: Address, typed_data: Mapping[str, Any]) -> bytes:
-        """Returns the wallet's signature: 65 bytes (r, s, v of 27 or 28), verified.
+        """Return the wallet's signature: 65 bytes (r, s, v of 27 or 28), verified.
 
         `typed_data` is EIP-712 JSON with `types`, `primaryType`, `domain` and `message`; bytes may
         stay bytes. Needs the policy's signer, and a wallet that was made with it. Raises ValueError
@@ -108,7 +108,7 @@ class IdentityClient(AsyncCloseable):
         return len(self._users)
 
     async def ping(self) -> bool:
-        """Returns whether the provider answers and accepts our credentials. Never raises.
+        """Return whether the provider answers and accepts our credentials. Never raises.
 
         Sends one request and does not repeat it. A failure is logged unless the ping before had the
         same one.

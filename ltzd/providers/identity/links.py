@@ -64,7 +64,7 @@ class _CachedLinks:
         return now - self.read_at < UNKNOWN_WALLET_SECONDS
 
     def may_stand_in(self, wanted: Address | None, now: float) -> bool:
-        """Good enough while the provider is away; an unlisted wallet may be a new one."""
+        """Whether the links count while the provider is away; an unlisted wallet may be new."""
         return now - self.read_at < STALE_SECONDS and self._lists(wanted)
 
     def _lists(self, wanted: Address | None) -> bool:
@@ -156,7 +156,7 @@ class LinkedAccountCache:
 
 
 def _home_wallet(rows: Sequence[object]) -> Address | None:
-    """Returns None for a damaged address: it is no reason to refuse the user's other wallets."""
+    """Return None for a damaged address: it is no reason to refuse the user's other wallets."""
     with contextlib.suppress(MalformedAnswerError):
         return first_wallet(rows)
     return None

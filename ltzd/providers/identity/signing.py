@@ -39,7 +39,7 @@ _KEY_PREFIX = "wallet-auth:"
 _log = structlog.get_logger(__name__)
 
 
-class WalletSigner:
+class TypedDataSigner:
     def __init__(self, policy: IdentityPolicy, calls: IdentityCalls) -> None:
         """Raises Misconfigured."""
         self._app_id = policy.app_id
@@ -98,7 +98,7 @@ class WalletSigner:
 def authorization_payload(
     app_id: str, url: str, body: Mapping[str, object], headers: Mapping[str, str]
 ) -> bytes:
-    """Returns the bytes that authorize a request when we sign them.
+    """Return the bytes that authorize a request when we sign them.
 
     `headers` are the vendor's own, without the app's id.
     """
@@ -114,7 +114,7 @@ def authorization_payload(
 
 
 def canonical(value: object) -> bytes:
-    """Encodes as RFC 8785 does, for values without fractions and with ASCII names."""
+    """Encode as RFC 8785 does, for values without fractions and with ASCII names."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
 
 

@@ -38,7 +38,7 @@ _DOMAIN_FIELDS = {
 
 
 def digest_of(typed_data: Mapping[str, Any]) -> bytes:
-    """Returns the hash that a wallet signs. Raises ValueError for malformed data.
+    """Return the hash that a wallet signs. Raises ValueError for malformed data.
 
     The first call of a process imports eth-account.
     """
@@ -59,7 +59,7 @@ def digest_of(typed_data: Mapping[str, Any]) -> bytes:
 
 
 def to_wire(typed_data: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the data as the identity provider takes them, in values that JSON can hold.
+    """Return the data as the identity provider takes them, in values that JSON can hold.
 
     Raises ValueError for a value that JSON cannot hold exactly.
     """
@@ -72,14 +72,14 @@ def to_wire(typed_data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def normalised(signature: bytes) -> bytes:
-    """Returns the signature with v as 27 or 28; some wallets write 0 or 1."""
+    """Return the signature with v as 27 or 28; some wallets write 0 or 1."""
     if len(signature) == 65 and signature[64] in {0, 1}:
         return signature[:64] + bytes((signature[64] + 27,))
     return signature
 
 
 def signer_of(digest: bytes, signature: bytes) -> Address:
-    """Returns the address that signed `digest`.
+    """Return the address that signed `digest`.
 
     Raises ValueError for a signature that contracts refuse: not 65 bytes, a v other than 27 and 28,
     or a high s.
@@ -111,7 +111,7 @@ def _eth_account() -> tuple[Encoder, tuple[type[Exception], ...]]:
 
 
 def _all_types(typed_data: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds the domain's type where it is left out."""
+    """Add the domain's type where it is left out."""
     types = dict(typed_data["types"])
     types.setdefault(_DOMAIN, _domain_type(typed_data["domain"]))
     return types
@@ -123,7 +123,7 @@ def _domain_type(domain: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _used_types(types: Types, kind: str, used: dict[str, Any]) -> dict[str, Any]:
-    """Adds the struct types that values of `kind` are made of to `used`, and returns it."""
+    """Add the struct types that values of `kind` are made of to `used`, and return it."""
     name = kind.partition("[")[0]
     if name in types and name not in used:
         used[name] = types[name]

@@ -92,9 +92,9 @@ class UserDirectory:
             return IdentityUser(user.subject, user.wallet)
 
     async def _find(self, query: UserQuery, deadline: float) -> ProviderUser | None:
-        if query.look_up is None:
+        if query.lookup is None:
             return None
-        path, body = query.look_up
+        path, body = query.lookup
         response = await self._calls.send("POST", f"/v1/users/{path}", body, deadline=deadline)
         if response.status == 404:
             return None
@@ -122,7 +122,7 @@ class UserDirectory:
         return user_in(response)
 
     async def _add_wallet(self, subject: str, deadline: float) -> ProviderUser:
-        """Reads before each attempt: repeated without a look, this call makes a second wallet."""
+        """Read before each attempt: repeated without a read, this call makes a second wallet."""
         backoff = self._calls.backoff(deadline)
         while True:
             user = await self._read(subject, deadline)

@@ -57,7 +57,7 @@ def required_object(response: HttpResponse) -> dict[str, object]:
 
 
 def nested_object(response: HttpResponse, *names: str) -> dict[str, object]:
-    """Returns the object under `names`; an empty one if there is none, whatever the body is."""
+    """Return the object under `names`; an empty one if there is none, whatever the body is."""
     value: object = response.json_object()
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
@@ -76,7 +76,7 @@ def is_rate_limited(response: HttpResponse) -> bool:
 
 
 def requested_wait(response: HttpResponse, now: datetime) -> float | None:
-    """Returns the seconds that the provider asks us to wait, from any of six known places.
+    """Return the seconds that the provider asks us to wait, from any of six known places.
 
     None if it names no time.
     """
@@ -112,7 +112,7 @@ def refused_or_unexpected(
 
 
 def name_in(row: Mapping[str, object], field: str) -> str | None:
-    """Returns None for a name that is empty or that nobody could read."""
+    """Return None for a name that is empty or that nobody could read."""
     value = row.get(field)
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         return None

@@ -64,7 +64,7 @@ class LookupCalls:
         self._paused_until = 0.0
 
     async def send(self, request: LookupRequest, deadline: float) -> HttpResponse:
-        """Returns the first answer that is neither 5xx nor a rate limit.
+        """Return the first answer that is neither 5xx nor a rate limit.
 
         Raises AccountLookupUnavailable.
         """
@@ -76,7 +76,7 @@ class LookupCalls:
             raise AccountLookupUnavailable(failure.reason) from failure
 
     def pause(self, seconds: float) -> None:
-        """Sends the provider no request for `seconds`."""
+        """Send the provider no request for `seconds`."""
         self._paused_until = max(self._paused_until, loop_time() + seconds)
 
     async def _send_once(self, request: LookupRequest, deadline: float) -> HttpResponse:

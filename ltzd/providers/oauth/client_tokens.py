@@ -8,7 +8,7 @@ import asyncio
 from dataclasses import replace
 from typing import Final
 
-from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import AccountLookupUnavailable
 from ltzd.providers.oauth.answers import refused, required_object, unexpected
 from ltzd.providers.oauth.calls import LookupCalls, LookupRequest
@@ -28,12 +28,10 @@ class ClientTokens:
         provider: OAuthProvider,
         request: LookupRequest,
         calls: LookupCalls,
-        clock: Clock = loop_time,
     ) -> None:
         self._provider = provider
         self._request = request
         self._calls = calls
-        self._clock = clock
         self._lock = asyncio.Lock()
         self._token: str | None = None
         self._expires_at = 0.0
@@ -41,7 +39,7 @@ class ClientTokens:
     async def token(self, deadline: float) -> str:
         """Raises AccountLookupUnavailable."""
         async with self._lock:
-            now = self._clock()
+            now = loop_time()
             if self._token is None or now >= self._expires_at:
                 response = await self._calls.send(self._request, deadline)
                 self._token, seconds = self._token_in(response)
@@ -49,12 +47,12 @@ class ClientTokens:
             return self._token
 
     def forget(self, token: str) -> None:
-        """Drops a token that the provider refuses before its announced end."""
+        """Drop a token that the provider refuses before its announced end."""
         if token == self._token:
             self._token = None
 
     async def send(self, request: LookupRequest, deadline: float) -> HttpResponse:
-        """Sends the request with a token; with a new one if the provider refuses the first.
+        """Send the request with a token; with a new one if the provider refuses the first.
 
         Raises AccountLookupUnavailable.
         """
@@ -90,5 +88,5 @@ class ClientTokens:
 
 
 def _is_token(text: str) -> bool:
-    """May stand in a header."""
+    """Whether the text may stand in a header."""
     return 0 < len(text) <= _MAX_TOKEN_LENGTH and text.isascii() and text.isprintable()

@@ -59,12 +59,12 @@ class AccountLookups(AsyncCloseable):
         )
 
     async def close(self) -> None:
-        """Ends look-ups in flight; their callers get `unavailable`."""
+        """End look-ups in flight; their callers get `unavailable`."""
         await self._flights.close()
         await self._http.close()
 
     async def verify(self, account: OAuthAccount, party: Hashable = None) -> AccountVerification:
-        """Returns the provider's verdict; a malformed id is `missing`. Never raises.
+        """Return the provider's verdict; a malformed id is `missing`. Never raises.
 
         While a provider is slow, the parties that ask for accounts take turns.
         """
@@ -116,7 +116,7 @@ def _key(account: OAuthAccount) -> _Key:
 
 
 def _is_about(cached: AccountVerification, account: OAuthAccount) -> bool:
-    """The names do not differ, as far as both are known."""
+    """Whether the names agree, as far as both are known."""
     names = (cached.username, account.username)
     return None in names or is_same_username(account.provider, str(names[0]), str(names[1]))
 

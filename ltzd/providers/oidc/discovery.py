@@ -38,7 +38,7 @@ def discovery_url(policy: OidcPolicy) -> str:
 
 
 def key_set_url_in(response: HttpResponse, policy: OidcPolicy) -> str:
-    """Returns the URL of the keys from the issuer's discovery document.
+    """Return the URL of the keys from the issuer's discovery document.
 
     Raises MalformedAnswerError.
     """
@@ -77,7 +77,7 @@ class IssuerDocuments(AsyncCloseable):
         await self._http.close()
 
     async def key_set(self) -> HttpResponse:
-        """Reads the discovery document anew each time, since an issuer may move its keys.
+        """Read the discovery document anew each time, since an issuer may move its keys.
 
         Raises MalformedAnswerError and IdentityUnavailable.
         """

@@ -53,7 +53,7 @@ class GuardPolicy:
     if they are called localhost or 127.0.0.1. `timeout_seconds` bounds the whole request: waiting
     for a place among `max_per_host`, DNS, connecting and reading. At most `max_waiting` requests to
     one host are in flight or wait; hosts share no bound, so that a slow host delays only itself.
-    `max_look_ups` bounds the names that are looked up at once, for the day on which no name can be.
+    `max_lookups` bounds the names that are looked up at once, for the day on which no name can be.
     `keep_open_seconds` keeps connections for that long for a next request."""
 
     allow_loopback: bool = False
@@ -63,7 +63,7 @@ class GuardPolicy:
     max_body_bytes: int = 64 * 1024
     max_per_host: int = 8
     max_waiting: int = 1_000
-    max_look_ups: int = 200
+    max_lookups: int = 200
     keep_open_seconds: float | None = None
 
 
@@ -76,7 +76,7 @@ class GuardedHttpClient(AsyncCloseable):
 
     def __init__(self, policy: GuardPolicy, resolve: HostResolver | None = None) -> None:
         self._policy = policy
-        self._lookups = NameLookups(policy.max_look_ups)
+        self._lookups = NameLookups(policy.max_lookups)
         self._resolve = resolve or self._lookups.addresses_of
         self._slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._in_flight: Counter[str] = Counter()
@@ -105,7 +105,7 @@ class GuardedHttpClient(AsyncCloseable):
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> HttpResponse:
-        """Sends one request and never repeats it. Returns an answer of any status but a redirect.
+        """Send one request and never repeat it. Returns an answer of any status but a redirect.
 
         Raises RequestFailed.
         """
@@ -116,7 +116,7 @@ class GuardedHttpClient(AsyncCloseable):
     async def post_for_head(
         self, url: str, *, body: bytes, headers: Mapping[str, str]
     ) -> HttpResponse:
-        """Posts and returns the answer's status and headers, of a redirect as well.
+        """Post and return the answer's status and headers, of a redirect as well.
 
         The body is not read. Raises RequestFailed. A host may close a kept connection in the moment
         in which the request is sent on it: then the request is sent again, on another connection.

@@ -123,7 +123,7 @@ class GuardedPosts:
             self._sweep = asyncio.get_running_loop().call_later(seconds, self._close_old)
 
     def _close_old(self) -> None:
-        """Close what has been unused for its time, and look again when the next one has."""
+        """Close what has been unused for its time, and repeat when the next one has."""
         assert self._keep_open_seconds is not None, "something was kept"
         self._sweep = None
         oldest = loop_time() - self._keep_open_seconds

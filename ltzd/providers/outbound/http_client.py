@@ -61,7 +61,7 @@ class HttpResponse:
 
     @property
     def is_transient(self) -> bool:
-        """The same request may succeed later."""
+        """Whether the same request may succeed later."""
         return self.status in {408, 409, 429} or self.status >= 500
 
     @property
@@ -75,7 +75,7 @@ class HttpResponse:
         return self.headers.get("Retry-After")
 
     def json_object(self) -> dict[str, object] | None:
-        """Returns the body if it is a JSON object, else None."""
+        """Return the body if it is a JSON object, else None."""
         try:
             value = decode_json(self.body)
         except InvalidJsonError:
@@ -141,7 +141,7 @@ class HttpClient(AsyncCloseable):
         self._is_closed = False
 
     async def close(self) -> None:
-        """Fails requests in flight; every later one raises ClientClosed."""
+        """Fail requests in flight; every later one raises ClientClosed."""
         self._is_closed = True
         if self._session is not None:
             await self._session.close()
@@ -155,7 +155,7 @@ class HttpClient(AsyncCloseable):
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float | None = None,
     ) -> HttpResponse:
-        """Sends one request and reads its whole answer, of any status. Raises RequestFailed.
+        """Send one request and read its whole answer, of any status. Raises RequestFailed.
 
         `data` is a body, or the fields of a form. A caller that gives no `timeout_seconds` bounds
         the time itself.
@@ -175,7 +175,7 @@ class HttpClient(AsyncCloseable):
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Gives the answer before its body is read. Raises RequestFailed, in the block as well."""
+        """Give the answer before its body is read. Raises RequestFailed, in the block as well."""
         try:
             async with self._opened_session().request(
                 method,

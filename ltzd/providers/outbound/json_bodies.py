@@ -17,7 +17,7 @@ class InvalidJsonError(ValueError):
 
 
 def decode_json(body: bytes) -> object:
-    """Returns the JSON value in `body`. Raises InvalidJsonError."""
+    """Return the JSON value in `body`. Raises InvalidJsonError."""
     if body.count(b"[") + body.count(b"{") > _MAX_BRACKETS:
         raise InvalidJsonError("too many brackets")
     try:
@@ -28,7 +28,7 @@ def decode_json(body: bytes) -> object:
 
 
 def finite_number(value: object) -> float | None:
-    """Reads a number or its text; returns None for any other value, infinity and NaN."""
+    """Read a number or its text; returns None for any other value, infinity and NaN."""
     try:
         number = float(value) if isinstance(value, int | float | str) else math.nan
     except (ValueError, OverflowError):

@@ -22,13 +22,13 @@ class NameLookups:
 
     def close(self) -> None:
         """Cancel the callers."""
-        for look_up in list(self._under_way.values()):
-            look_up.cancel()
+        for lookup in list(self._under_way.values()):
+            lookup.cancel()
 
     async def addresses_of(self, host: str) -> list[str]:
         """Raises OSError, and UnicodeError for a label that DNS cannot hold."""
-        look_up = self._under_way.get(host) or self._begin(host)
-        return await asyncio.shield(look_up)
+        lookup = self._under_way.get(host) or self._begin(host)
+        return await asyncio.shield(lookup)
 
     def _begin(self, host: str) -> asyncio.Future[list[str]]:
         if len(self._under_way) >= self._max_names:
@@ -44,11 +44,11 @@ class NameLookups:
             threading.Thread(target=run, name="name look-up", daemon=True).start()
         except RuntimeError as error:
             raise OSError("no thread can be started for the look-up") from error
-        look_up: asyncio.Future[list[str]] = loop.create_future()
+        lookup: asyncio.Future[list[str]] = loop.create_future()
         # Retrieved here, so that asyncio does not log a failure whose callers have given up.
-        look_up.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._under_way[host] = look_up
-        return look_up
+        lookup.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._under_way[host] = lookup
+        return lookup
 
     def _end(self, host: str, outcome: list[str] | Exception) -> None:
         complete(self._under_way.pop(host), outcome)

@@ -51,7 +51,7 @@ class Backoff:
         self._failed_attempts = 0
 
     async def pause(self, failure: TransientFailure) -> None:
-        """Waits before the next attempt; raises `failure` if no attempt or no time is left."""
+        """Wait before the next attempt; raises `failure` if no attempt or no time is left."""
         self._failed_attempts += 1
         growing = self._policy.first_pause_seconds * 2 ** (self._failed_attempts - 1)
         seconds = max(failure.wait_seconds, growing * _jitter.uniform(0.5, 1.0))
@@ -64,7 +64,7 @@ class Backoff:
 async def with_retries(
     attempt: Callable[[], Awaitable[Answer]], policy: RetryPolicy, deadline: float
 ) -> Answer:
-    """Returns the first answer of `attempt`; raises the last TransientFailure if none comes."""
+    """Return the first answer of `attempt`; raises the last TransientFailure if none comes."""
     backoff = Backoff(policy, deadline)
     while True:
         try:

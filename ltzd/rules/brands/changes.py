@@ -37,7 +37,7 @@ _LISTS = (
 
 
 def changes(old: Brand | None, new: Brand) -> list[str]:
-    """Returns no lines if nothing changes. For a new brand, describes its whole file."""
+    """Return no lines if nothing changes. For a new brand, describes its whole file."""
     if old is None:
         lines = [f"+ brand {new.id}: new", *_settings(new)]
     else:

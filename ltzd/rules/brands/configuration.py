@@ -277,7 +277,7 @@ class Site(BaseModel):
         return self
 
     def url_of(self, host: str) -> str | None:
-        """Returns `url` if it is the URL of the site at `host`, in normal form."""
+        """Return `url` if it is the URL of the site at `host`, in normal form."""
         if self.url is None or (urlsplit(self.url).hostname or "").removesuffix(".") != host:
             return None
         return self.url
@@ -321,7 +321,7 @@ class Brand(BaseModel):
         return address_of(self.id)
 
     def rule_of(self, event_type: str) -> EventRule | None:
-        """Returns None for a disabled type, and for one that is in neither file nor catalogue."""
+        """Return None for a disabled type, and for one that is in neither file nor catalogue."""
         return self._rules.get(event_type)
 
     def configured_events(self) -> tuple[EventRule, ...]:

@@ -19,7 +19,7 @@ _OLDEST_POSTGRESQL = 140_000
 
 
 @dataclass(frozen=True, slots=True)
-class MintBucket:
+class WalletMintLimit:
     """A mint wallet's limit on chain: `capacity_ltz` refills in `window_seconds`."""
 
     wallet: str
@@ -42,9 +42,11 @@ def on_brands(brands: Iterable[Brand]) -> Iterator[Finding]:
         yield ok("brands", "No brand leaves rewards open to anybody.")
 
 
-def on_mint_limits(buckets: Iterable[MintBucket], budgets: Mapping[str, int]) -> Iterator[Finding]:
-    """Compares what the wallets may mint in a day with what the brands, by name, may give away."""
-    known = list(buckets)
+def on_mint_limits(
+    limits: Iterable[WalletMintLimit], budgets: Mapping[str, int]
+) -> Iterator[Finding]:
+    """Compare what the wallets may mint in a day with what the brands, by name, may give away."""
+    known = list(limits)
     if not known:
         return
     may_mint, may_give = sum(each.ltz_a_day for each in known), sum(budgets.values())

@@ -13,7 +13,7 @@ from ltzd.rules.checks.findings import Finding, fault, ok, warning
 
 MOST_SECONDS = 30.0
 """A clock that differs by more is a fault."""
-_MEND = "set this machine's clock, for example with chrony or systemd-timesyncd"
+_REMEDY = "set this machine's clock, for example with chrony or systemd-timesyncd"
 _REGULAR_GAP_SECONDS = 20.0
 """The longest time between two blocks of a chain that is called regular."""
 _CATCHES_UP_FACTOR = 4.0
@@ -39,7 +39,7 @@ def judge_database(own: float, database: float) -> Finding:
     return fault(
         "clock",
         f"This machine's clock is {abs(difference):.0f} s {_side(difference)} the database's: "
-        f"{_MEND}, or the database server's.",
+        f"{_REMEDY}, or the database server's.",
     )
 
 
@@ -55,24 +55,24 @@ def judge_newest(block: BlockSighting, node: str) -> Finding | None:
         return fault(
             "clock",
             f"This machine's clock is {-block.age:.0f} s behind the newest block of the node "
-            f"{node}: {_MEND}.",
+            f"{node}: {_REMEDY}.",
         )
     if block.age <= MOST_SECONDS:
         return ok("clock", f"This machine's clock agrees with the newest block of {node}.")
     return None
 
 
-def judge_second_look(
+def judge_second_reading(
     first: BlockSighting, second: BlockSighting, block_seconds: float, node: str
 ) -> Finding:
-    """Judges by a later answer of the same node; `block_seconds` is the mean between blocks."""
+    """Judge by a later answer of the same node; `block_seconds` is the mean between blocks."""
     grown = second.number - first.number
     expected = (second.seen_at - first.seen_at) / max(block_seconds, 0.1)
     if grown <= 0:
         return warning(
             "clock",
             f"The newest block of the node {node} is {second.age:.0f} s old and no newer one came: "
-            f"the chain or the node has stopped, or this machine's clock is ahead; {_MEND}.",
+            f"the chain or the node has stopped, or this machine's clock is ahead; {_REMEDY}.",
         )
     if grown > _CATCHES_UP_FACTOR * expected + 2:
         return warning(
@@ -84,7 +84,7 @@ def judge_second_look(
         return fault(
             "clock",
             f"This machine's clock is {second.age:.0f} s ahead of the newest block of the node "
-            f"{node}: {_MEND}.",
+            f"{node}: {_REMEDY}.",
         )
     return ok("clock", f"This machine's clock agrees with the newest block of {node}.")
 

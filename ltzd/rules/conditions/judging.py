@@ -67,7 +67,7 @@ def _merged(conditions: Iterable[Condition]) -> list[Condition]:
 
 
 def _without_repeats(conditions: Sequence[Condition], facts: ClusterFacts) -> list[Condition]:
-    """Leaves out what another condition says better.
+    """Leave out what another condition says better.
 
     If another process holds the wallet that a process cannot serve, only a standby is missing.
     """

@@ -139,7 +139,7 @@ _FACTS = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`sentence` says what is wrong, since when, and what mends it or which command tells more.
+    """`sentence` says what is wrong, since when, and what ends it or which command tells more.
 
     `subject` is the wallet, node, role, brand or process that the condition is about, if any.
     `seen_by` names the processes that report it; empty for what the database tells.

@@ -109,7 +109,8 @@ def _replacements(
     replacements = {}
     for process in _silent(processes, me, policy):
         possible = successors[_place(process.identity)]
-        # A single report is as old as its process, but for the time between two looks at a clock.
+        # A single report is as old as its process, but for the time between two readings of the
+        # clock.
         if possible and possible[-1][0] < min(process.seen_seconds, process.started_seconds):
             _, successor = possible.pop()
             replacements[successor] = process

@@ -26,7 +26,7 @@ _OF_HTTP = frozenset(
 def reasons(conditions: Iterable[Condition], *, for_http: bool = False) -> tuple[Condition, ...]:
     """The conditions for which the process that has judged them is not ready.
 
-    With `for_http` those that another process must mend are left out.
+    With `for_http` only conditions that keep HTTP from its work.
     """
     return tuple(
         condition

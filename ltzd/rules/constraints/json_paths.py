@@ -46,7 +46,7 @@ def parse_path(text: str) -> JsonPath:
 
 
 def value_at(path: JsonPath, document: Json) -> Json:
-    """Returns None also if the path leads to no value."""
+    """Return None also if the path leads to no value."""
     value = document
     for step in path:
         match value, step:

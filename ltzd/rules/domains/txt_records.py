@@ -38,7 +38,7 @@ def record_name(domain: str) -> str:
 
 
 def parse_record(text: str) -> DomainRecord | None:
-    """Returns None for another kind of record, and for a record with a repeated field."""
+    """Return None for another kind of record, and for a record with a repeated field."""
     fields: dict[str, str] = {}
     for part in text.split(";"):
         name, _, value = part.partition("=")

@@ -41,7 +41,7 @@ class Quota:
 
 
 def budget_of(brand: Brand, now: datetime) -> Quota | None:
-    """Returns None if the brand has no budget."""
+    """Return None if the brand has no budget."""
     if brand.daily_mint_budget == 0:
         return None
     start, end = _day(local_day(now, brand.time_zone), brand.time_zone)
@@ -49,7 +49,7 @@ def budget_of(brand: Brand, now: datetime) -> Quota | None:
 
 
 def wallets_of(brand: Brand, now: datetime) -> Quota | None:
-    """Returns None if the brand does not limit new wallets."""
+    """Return None if the brand does not limit new wallets."""
     if brand.max_new_wallets_per_hour == 0:
         return None
     start = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)

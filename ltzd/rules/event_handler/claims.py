@@ -75,7 +75,7 @@ def decide(
     total_claims: int | None,
     now: datetime,
 ) -> None:
-    """Returns if the event may be claimed, raises the first refusal if not.
+    """Return if the event may be claimed; raises the first refusal if not.
 
     `total_claims` counts the claims of all users, or is None for a rule without a global maximum
     and before the first claim.

@@ -8,7 +8,7 @@ seconds on one clock.
   wins at once; with one vote beside nodes that show none it wins after `stall_seconds`.
 - A node without a block at this height votes for nothing, and is no witness at all if it says that
   it is syncing. The indexed block is gone without a successor if two nodes, or the only one, show
-  no block there at two looks `second_look_seconds` apart; while a second node is silent, after
+  no block there at two checks `second_check_seconds` apart; while a second node is silent, after
   `stall_seconds`.
 - Of branches with equal votes, the branch whose head grows wins over branches whose heads have
   stood still for `stall_seconds`. While several grow, or none, nothing is decided: neither the
@@ -22,7 +22,7 @@ from enum import Enum
 
 from ltzd.values import Hash32
 
-SECOND_LOOK_SECONDS = 2.0
+SECOND_CHECK_SECONDS = 2.0
 _LEAST_GROWTH = 2
 """Blocks. A branch that won by one block could have lost by one."""
 
@@ -33,7 +33,7 @@ class DisputeVerdict(Enum):
     GONE = "gone"
     """The indexed block is not canonical any more."""
     WAITING = "waiting"
-    """Too little was seen: look again."""
+    """Too little was seen: check again."""
     TIED = "tied"
     """Nodes contradict each other, and nothing tells which of them is right."""
 
@@ -70,13 +70,13 @@ class Dispute:
     number: int
     ours: Hash32
     since: float
-    looks: int = 0
+    checks: int = 0
     branches: Mapping[Hash32, BranchHead] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class DisputePolicy:
-    second_look_seconds: float = SECOND_LOOK_SECONDS
+    second_check_seconds: float = SECOND_CHECK_SECONDS
     stall_seconds: float = 6.0
 
 
@@ -97,16 +97,16 @@ def count_votes(
     *,
     is_alone: bool,
 ) -> tuple[Dispute, Decision]:
-    """The dispute after one look at all nodes; a node without an answer has None.
+    """The dispute after one check of all nodes; a node without an answer has None.
 
     `is_alone`: there is one node, and no other could give a second opinion soon.
     """
     answers = [opinion for opinion in opinions if opinion is not None and not opinion.is_syncing]
-    dispute = _after_look(dispute, answers, now)
+    dispute = _after_check(dispute, answers, now)
     votes = Counter(answer.block_hash for answer in answers if answer.block_hash is not None)
     if not votes:
         has_witness = is_alone or len(answers) > 1
-        patience = policy.second_look_seconds if has_witness else policy.stall_seconds
+        patience = policy.second_check_seconds if has_witness else policy.stall_seconds
         is_gone = bool(answers) and _has_lasted(dispute, now, patience)
         verdict = DisputeVerdict.GONE if is_gone else DisputeVerdict.WAITING
         return dispute, Decision(verdict)
@@ -124,11 +124,11 @@ def count_votes(
 
 
 def _has_lasted(dispute: Dispute, now: float, seconds: float) -> bool:
-    """Whether there were two looks, and `seconds` have passed since the first one."""
-    return dispute.looks > 1 and now - dispute.since >= seconds
+    """Whether there were two checks, and `seconds` have passed since the first one."""
+    return dispute.checks > 1 and now - dispute.since >= seconds
 
 
-def _after_look(dispute: Dispute, answers: Sequence[Opinion], now: float) -> Dispute:
+def _after_check(dispute: Dispute, answers: Sequence[Opinion], now: float) -> Dispute:
     branches = dict(dispute.branches)
     for answer in answers:
         if answer.block_hash is None:
@@ -139,7 +139,7 @@ def _after_look(dispute: Dispute, answers: Sequence[Opinion], now: float) -> Dis
         elif answer.head_number > seen.number:
             growth = seen.growth + answer.head_number - seen.number
             branches[answer.block_hash] = BranchHead(answer.head_number, now, growth)
-    return replace(dispute, looks=dispute.looks + 1, branches=branches)
+    return replace(dispute, checks=dispute.checks + 1, branches=branches)
 
 
 def _growing_alone(

@@ -87,6 +87,6 @@ def ranking(
 def _class(
     node: NodeObservation, credible: int, policy: ChoicePolicy
 ) -> tuple[bool, bool, bool, bool]:
-    """Sorts nodes into classes; the latency of a lower class never outweighs a higher class."""
+    """Sort nodes into classes; the latency of a lower class never outweighs a higher class."""
     behind = is_behind(node.height, credible, policy.tolerance_blocks)
     return node.is_distrusted, node.is_open, behind, node.is_limited

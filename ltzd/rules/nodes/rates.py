@@ -49,7 +49,7 @@ def ready_at(rate: Rate, now: float) -> float:
 
 
 def after_sending(rate: Rate, calls: int, now: float) -> Rate:
-    """Counts calls that are sent at `now`, which is at least `ready_at`."""
+    """Count calls that are sent at `now`, which is at least `ready_at`."""
     counted = _counted(rate, calls, now)
     if rate.per_second is None:
         return counted
@@ -97,7 +97,7 @@ def after_rate_refusal(rate: Rate, now: float, named_seconds: float | None = Non
 
 
 def _counted(rate: Rate, calls: int, now: float) -> Rate:
-    """Counts calls by windows of one second."""
+    """Count calls by windows of one second."""
     elapsed = now - rate.window_began
     if elapsed < 1:
         return replace(rate, window_calls=rate.window_calls + calls)

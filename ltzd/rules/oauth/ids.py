@@ -220,7 +220,7 @@ def _is_made_up(account: OAuthAccount) -> bool:
 
 
 def _has_fake_word(text: str) -> bool:
-    """Looks for whole words: in "test_1", but not in "contest" and "testarossa"."""
+    """Look for whole words: in "test_1", but not in "contest" and "testarossa"."""
     return not _FAKE_WORDS.isdisjoint(_NOT_LETTERS.split(text.lower()))
 
 

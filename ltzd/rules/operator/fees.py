@@ -113,7 +113,7 @@ def with_lowest_tip(gas_price: GasPrice, others: Sequence[GasPrice]) -> GasPrice
 
 
 def highest_payable(policy: FeePolicy) -> Callable[[GasPrice], tuple[bool, bool, int]]:
-    """Ranks prices within the cap first, then those with a base fee, whose excess is not paid."""
+    """Rank prices within the cap first, then those with a base fee, whose excess is not paid."""
     return lambda price: (fees_for(price, policy) is not None, not price.is_legacy, price.least)
 
 

@@ -20,7 +20,7 @@ class TopUpPolicy:
     max_wei_per_day: int
     floors: Mapping[str, int] = field(default_factory=dict)
     check_seconds: float = 10.0
-    """The shortest time between two looks at the balances."""
+    """The shortest time between two reads of the balances."""
 
 
 @dataclass(frozen=True, slots=True)

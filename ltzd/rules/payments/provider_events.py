@@ -56,7 +56,7 @@ class RefundedCharge:
 
 
 @dataclass(frozen=True, slots=True)
-class Dispute:
+class PaymentDispute:
     id: str
     payment_intent_id: str
     usd_cents: int
@@ -71,7 +71,7 @@ class Unrelated:
 
 
 ProviderNotice: TypeAlias = (
-    SessionPaid | PaymentRefund | RefundFailed | RefundedCharge | Dispute | Unrelated
+    SessionPaid | PaymentRefund | RefundFailed | RefundedCharge | PaymentDispute | Unrelated
 )
 
 
@@ -104,7 +104,7 @@ def _notice(kind: str, about: Mapping[str, object]) -> ProviderNotice:
             about.get("status") not in _INQUIRY
         ):
             money = _money_in(about, "amount")
-            return Unrelated(kind) if money is None else Dispute(*money, _reason_in(about))
+            return Unrelated(kind) if money is None else PaymentDispute(*money, _reason_in(about))
     return Unrelated(kind)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from ltzd.rules.payments.provider_events import Dispute, PaymentRefund, RefundedCharge
+from ltzd.rules.payments.provider_events import PaymentDispute, PaymentRefund, RefundedCharge
 
 _SUM = "/"
 """A mark in the ids of sums' additions, which no id of the provider has."""
@@ -22,7 +22,7 @@ class Reversal:
 
 
 def reversal_of(
-    notice: PaymentRefund | RefundedCharge | Dispute, refunds: Mapping[str, int]
+    notice: PaymentRefund | RefundedCharge | PaymentDispute, refunds: Mapping[str, int]
 ) -> Reversal | None:
     """The part of the notice that is not recorded yet, or None.
 
@@ -35,7 +35,7 @@ def reversal_of(
     they may already contain it.
     """
     match notice:
-        case Dispute():
+        case PaymentDispute():
             return Reversal(
                 notice.id, "dispute", notice.payment_intent_id, notice.usd_cents, notice.reason
             )

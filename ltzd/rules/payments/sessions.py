@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ltzd.errors import InvalidFields, PaymentRefused
 from ltzd.rules.amounts import units_of
-from ltzd.values import LTZ, ZERO_ADDRESS, Address, address_of, checksummed, hex_of
+from ltzd.values import LTZ, ZERO_ADDRESS, Address, address_of, checksummed, has_right_case, hex_of
 
 LTZ_PER_DOLLAR = 1_000
 LTZ_PER_CENT = 10
@@ -142,12 +142,10 @@ def _refuse_unpaid(session: CheckoutSession) -> None:
 
 
 def _wallet_in(metadata: Mapping[str, str]) -> Address:
-    """An address in mixed case must have the right checksum (EIP-55)."""
     text = metadata.get("wallet", "")
-    if _WALLET.fullmatch(text):
+    if _WALLET.fullmatch(text) and has_right_case(text):
         wallet = address_of(text)
-        is_one_case = text[2:] in {text[2:].lower(), text[2:].upper()}
-        if wallet != ZERO_ADDRESS and (is_one_case or text == checksummed(wallet)):
+        if wallet != ZERO_ADDRESS:
             return wallet
     raise _refused("Invalid wallet address in metadata", "wallet")
 

@@ -79,7 +79,7 @@ Admission = Admitted | Conflict
 
 
 def decide(relay: NewRelay, usage: RelayUsage, ledger: GasLedger | None) -> Admission | None:
-    """Returns None if the relay is to be inserted; `ledger` has counted it then.
+    """Return None if the relay is to be inserted; `ledger` has counted it then.
 
     Raises RateLimited, ClaimLimitReached, IdempotencyKeyReused, and ValidationFailed when the total
     gas budget is spent.

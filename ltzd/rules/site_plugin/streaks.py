@@ -50,7 +50,7 @@ class StreakSummary:
 
 
 def extend_streak(before: Streak | None, day: date, site: Site) -> CheckIn | None:
-    """Returns None if the day is claimed already.
+    """Return None if the day is claimed already.
 
     A day before the last one counts as claimed: after a change of the brand's time zone no day
     counts twice.

@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import partial
 
 from ltzd.rules import books
-from ltzd.rules.books import Disagreement, Finding
+from ltzd.rules.books import DifferingRow, Disagreement
 from ltzd.store import mint_references
 from ltzd.store.books import acknowledgements, closed_events
 from ltzd.store.books.acknowledgements import Acknowledgement
@@ -117,13 +117,13 @@ async def _ask(
     rows = await connection.fetch(check.sql, brand, at_most, timeout=QUERY_TIMEOUT_SECONDS)
     if not rows:
         return None
-    findings = tuple(
-        Finding(
+    differing = tuple(
+        DifferingRow(
             row["id"], dict(zip(check.sides, map(_side, (row["one"], row["other"])), strict=True))
         )
         for row in rows
     )
-    return Disagreement(check.kind, check.meaning, rows[0]["total"], findings)
+    return Disagreement(check.kind, check.meaning, rows[0]["total"], differing)
 
 
 def _side(text: str | None) -> Mapping[str, object] | None:

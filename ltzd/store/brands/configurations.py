@@ -78,7 +78,7 @@ async def load(connection: Connection, brand_id: Address) -> Brand | None:
 
 
 async def revision_of(connection: Connection, brand_id: Address) -> int:
-    """Returns 0 for an unknown brand."""
+    """Return 0 for an unknown brand."""
     revision: int | None = await connection.fetchval(
         "SELECT revision FROM brands WHERE id = $1", brand_id
     )
@@ -86,7 +86,7 @@ async def revision_of(connection: Connection, brand_id: Address) -> int:
 
 
 async def latest_revision(connection: Connection) -> int:
-    """Returns 0 if there is no brand."""
+    """Return 0 if there is no brand."""
     revision: int = await connection.fetchval("SELECT coalesce(max(revision), 0) FROM brands")
     return revision
 
@@ -157,7 +157,7 @@ class BrandCache:
         return 0 if entry is None else entry.revision
 
     async def refresh(self, connection: Connection) -> bool:
-        """Returns whether anything changed.
+        """Return whether anything changed.
 
         A configuration that this version cannot read is logged. That brand keeps the configuration
         it had in this cache, and the other brands are refreshed.

@@ -227,7 +227,7 @@ async def _write(
 async def _retire(
     connection: Connection, brand_id: Address, name: KeyName, sealer: Sealer
 ) -> datetime | None:
-    """Returns the expiry of the retired key. Raises Misconfigured if it cannot be opened."""
+    """Return the expiry of the retired key. Raises Misconfigured if it cannot be opened."""
     row = await connection.fetchrow(
         """
         SELECT sealed, key_id, clock_timestamp() + $3::interval AS until

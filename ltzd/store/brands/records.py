@@ -36,7 +36,7 @@ class BrandRecord:
         return "active" if self.paused_at is None else "paused"
 
     def since(self, switch: Switch) -> datetime | None:
-        """Returns None while the switch is off."""
+        """Return None while the switch is off."""
         return self.disabled_at if switch == "disabled" else self.paused_at
 
 
@@ -71,7 +71,7 @@ async def find(connection: Connection, text: str) -> list[BrandRecord]:
 
 
 async def switch(connection: Connection, brand_id: Address, name: Switch, *, on: bool) -> bool:
-    """Returns False, and changes nothing, if the switch is in this position or the brand is
+    """Return False, and change nothing, if the switch is in this position or the brand is
     unknown.
     """
     async with brand_change(connection):
@@ -84,7 +84,7 @@ async def switch(connection: Connection, brand_id: Address, name: Switch, *, on:
 
 
 async def _set(connection: Connection, brand_id: Address, name: Switch, on: bool) -> Any:
-    """Returns None if no row changes."""
+    """Return None if no row changes."""
     if name == "disabled":
         return await connection.fetchval(
             """
@@ -129,5 +129,5 @@ def _record(row: asyncpg.Record) -> BrandRecord:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    """Returns no texts if another version stored another type."""
+    """Return no texts if another version stored another type."""
     return tuple(map(str, value)) if isinstance(value, list) else ()

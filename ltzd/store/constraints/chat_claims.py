@@ -59,7 +59,7 @@ async def exhausted_accounts(
 
 
 async def reserve(connection: Connection, claim: ChatClaim, accounts: Sequence[str]) -> set[str]:
-    """Reserves the claim for these accounts, or returns those that are exhausted.
+    """Reserve the claim for these accounts, or return those that are exhausted.
 
     Two claims for one account wait for each other.
     """

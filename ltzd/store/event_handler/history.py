@@ -92,7 +92,7 @@ class EventHistory:
 
 
 async def history_of(connection: Connection, event_id: UUID) -> EventHistory | None:
-    """Returns None for an unknown event. All rows are read at one moment."""
+    """Return None for an unknown event. All rows are read at one moment."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         row = await connection.fetchrow(
             f"""

@@ -59,7 +59,7 @@ async def list_partitions(connection: Connection) -> list[Partition]:
 
 
 async def ensure(connection: Connection, now: int | None = None) -> None:
-    """Creates the partitions that events of the next days need; usually there is nothing to do.
+    """Create the partitions that events of the next days need; usually there is nothing to do.
 
     `now` is a Unix time, the database's unless given. Safe to call from several processes at once.
     If other sessions keep the table locked, nothing is changed, and the next call tries again.

@@ -137,7 +137,7 @@ async def read_owners(
 
 
 async def brand_of(connection: Connection, collection_id: int) -> Address | None:
-    """Returns the collection's brand, or None for an unknown collection."""
+    """Return the collection's brand, or None for an unknown collection."""
     if not 0 <= collection_id <= _MOST_ID:
         return None
     brand: bytes | None = await connection.fetchval(

@@ -30,7 +30,7 @@ TABLES: Final = ("deal_facts", "deals")
 
 
 async def insert(connection: Connection, facts: Sequence[EscrowFact]) -> None:
-    """Writes new facts, and rebuilds their deals."""
+    """Write new facts, and rebuild their deals."""
     await _settle(connection, await copy_facts(connection, DEALS, facts))
 
 
@@ -42,7 +42,7 @@ async def undo_above(connection: Connection, fork: int) -> None:
     await _settle(connection, gone)
 
 
-async def mend(connection: Connection, corrections: Corrections) -> None:
+async def correct(connection: Connection, corrections: Corrections) -> None:
     """Correct facts anywhere in the history, and rebuild their deals."""
     changed = (await exchange(connection, DEALS, corrections)).rows
     await rebuild_deals(connection, [row["deal_id"] for row in changed])

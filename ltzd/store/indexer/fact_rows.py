@@ -70,7 +70,7 @@ class Exchanged:
 async def copy_facts(
     connection: Connection, table: FactTable, facts: Sequence[Any]
 ) -> list[FactRow]:
-    """Writes facts by COPY into their table, and returns their rows.
+    """Write facts by COPY into their table, and return their rows.
 
     `facts` may hold facts of other tables, too. PostgreSQL refuses a fact that is already there.
     Raises ImpossibleFact for a number that no column holds.
@@ -101,7 +101,7 @@ async def read_rows(
 
 
 async def exchange(connection: Connection, table: FactTable, corrections: Corrections) -> Exchanged:
-    """Deletes and inserts a table's facts, anywhere in its history. Safe to repeat."""
+    """Delete and insert a table's facts, anywhere in its history. Safe to repeat."""
     correction = corrections.get(table.name)
     if correction is None:
         return Exchanged()

@@ -49,7 +49,7 @@ HAVING sum(amount) <> 0
 
 
 async def insert(connection: Connection, facts: Sequence[Fact]) -> int:
-    """Writes facts; returns how many of them are mints that match no reward."""
+    """Write facts; returns how many of them are mints that match no reward."""
     await insert_transfers(connection, [fact for fact in facts if isinstance(fact, Transfer)])
     mints = [fact for fact in facts if isinstance(fact, RewardMinted)]
     return len(mints) - await insert_mints(connection, mints)
@@ -161,7 +161,7 @@ async def derive(connection: Connection, first: int, last: int) -> None:
 
 
 async def undo_above(connection: Connection, fork: int) -> None:
-    """Deletes the transfers and mints above block `fork`, and what is derived from them."""
+    """Delete the transfers and mints above block `fork`, and what is derived from them."""
     gone = await connection.fetch(
         "DELETE FROM transfers WHERE block_number > $1 RETURNING sender, recipient, amount", fork
     )
@@ -191,7 +191,7 @@ async def undo_mints_above(connection: Connection, fork: int) -> None:
     await leaderboard_totals.subtract(connection, [row["id"] for row in unminted])
 
 
-async def mend(connection: Connection, corrections: Corrections) -> None:
+async def correct(connection: Connection, corrections: Corrections) -> None:
     """Correct facts anywhere in the history, the balances, and the mints recorded on rewards.
 
     Raises ImpossibleFact if a balance falls below zero by all corrections together.

@@ -17,7 +17,7 @@ _LOCK = 0x6C747A70  # "ltzp"
 
 
 async def ensure(connection: Connection, last: int) -> None:
-    """Creates the partitions that blocks up to the height `last` need.
+    """Create the partitions that blocks up to the height `last` need.
 
     Safe to call from several processes at once. In the caller's transaction, if there is one: the
     new partitions are empty, so no statement waits for them. Tables that are not partitioned yet

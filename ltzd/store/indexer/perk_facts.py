@@ -45,7 +45,7 @@ TABLES: Final = (
 
 
 async def insert(connection: Connection, facts: Sequence[PerkFact]) -> None:
-    """Writes new facts, whose blocks are written, and rebuilds what is derived from them."""
+    """Write new facts, whose blocks are written, and rebuild what is derived from them."""
     moved = await copy_facts(connection, TRANSFERS, facts)
     await copy_facts(connection, CLAIMS, facts)
     redeemed = await copy_facts(connection, REDEMPTIONS, facts)
@@ -69,7 +69,7 @@ async def undo_above(connection: Connection, fork: int) -> None:
     await _rebuild(connection, moved, redeemed, changed)
 
 
-async def mend(connection: Connection, corrections: Corrections) -> None:
+async def correct(connection: Connection, corrections: Corrections) -> None:
     """Correct facts anywhere in the history, and rebuild what is derived from them."""
     moved = (await exchange(connection, TRANSFERS, corrections)).rows
     await exchange(connection, CLAIMS, corrections)

@@ -67,7 +67,7 @@ _SUM_SECONDS = 600.0
 
 
 async def insert(connection: Connection, facts: Sequence[SaleFact]) -> None:
-    """Writes new facts, and updates their items."""
+    """Write new facts, and update their items."""
     await _settle(connection, await copy_facts(connection, SETTINGS, facts))
     bought = await copy_facts(connection, PURCHASES, facts)
     await _move_sold(connection, ((row["item_id"], row["quantity"]) for row in bought))
@@ -85,7 +85,7 @@ async def undo_above(connection: Connection, fork: int) -> None:
     await _settle(connection, settings)
 
 
-async def mend(connection: Connection, corrections: Corrections) -> None:
+async def correct(connection: Connection, corrections: Corrections) -> None:
     """Correct facts anywhere in the history, and rebuild the items from the facts that remain."""
     settings = (await exchange(connection, SETTINGS, corrections)).rows
     bought = (await exchange(connection, PURCHASES, corrections)).rows

@@ -55,7 +55,7 @@ def batch_of(transfers: Iterable[TransferTexts]) -> TransferBatch:
 
 
 async def insert(connection: Connection, batches: Sequence[TransferBatch]) -> None:
-    """Inserts transfers and applies them to the balances. Raises ImpossibleFact."""
+    """Insert transfers and apply them to the balances. Raises ImpossibleFact."""
     await copy_rows(
         connection, mint_facts.TRANSFERS.name, COLUMNS, (batch.rows for batch in batches)
     )

@@ -15,7 +15,7 @@ Undo = Callable[[Connection, int], Awaitable[None]]
 
 
 async def undo_above(connection: Connection, fork: int, undos: Iterable[Undo]) -> int:
-    """Undoes everything above block `fork`; returns how many blocks were undone.
+    """Undo everything above block `fork`; returns how many blocks were undone.
 
     A reorg below finality (dev chains) also moves the transactions whose block was final.
     """

@@ -42,7 +42,7 @@ ADDED: Final[Mapping[str, Index]] = {
 
 
 async def create_on_new(connection: Connection, table: str) -> bool:
-    """Creates the index of a table without rows, in the caller's transaction.
+    """Create the index of a table without rows, in the caller's transaction.
 
     Returns False for other tables.
     """
@@ -54,13 +54,13 @@ async def create_on_new(connection: Connection, table: str) -> bool:
 
 
 async def build_added(connection: Connection, table: str) -> None:
-    """Builds the index that a revision has added to the table, outside of a transaction."""
+    """Build the index that a revision has added to the table, outside of a transaction."""
     index = ADDED[table]
     await build(connection, "INDEX", index.name, f"{table} {index.definition}")
 
 
 async def build(connection: Connection, kind: str, name: str, on: str) -> None:
-    """Builds an index without blocking readers or writers, outside of a transaction.
+    """Build an index without blocking readers or writers, outside of a transaction.
 
     Does nothing if the index is there, and begins anew after an interrupted attempt. `kind` is
     INDEX or UNIQUE INDEX; `on` is the table with the index's definition.

@@ -6,7 +6,7 @@ _PAGE: Final = 5_000
 
 
 async def delete(connection: Any, _table: str) -> None:
-    """Deletes them a few thousand wallets at a time, outside of a transaction.
+    """Delete them a few thousand wallets at a time, outside of a transaction.
 
     Each part locks the chain's row, as every writer of balances does: a wallet that gets LTZ
     meanwhile must keep its row.

@@ -36,7 +36,7 @@ _LOCK_TIMEOUT: Final = "500ms"
 
 
 async def convert_new(connection: Connection) -> bool:
-    """Converts a table without rows, in the caller's transaction. Returns False for other ones."""
+    """Convert a table without rows, in the caller's transaction. Returns False for other ones."""
     if await connection.fetchval(f"SELECT EXISTS (SELECT FROM {EVENTS})"):  # noqa: S608
         return False
     await _put_in_place(connection, first_id(0))
@@ -44,7 +44,7 @@ async def convert_new(connection: Connection) -> bool:
 
 
 async def bound(connection: Connection, _table: str = EVENTS) -> None:
-    """Lets PostgreSQL check that every id is below one of the next days, outside of a transaction.
+    """Let PostgreSQL check that every id is below one of the next days, outside of a transaction.
 
     Writers are not blocked while the table is read. Random ids of before that happen to lie above
     the bound wait in what becomes the default partition.
@@ -75,12 +75,12 @@ async def bound(connection: Connection, _table: str = EVENTS) -> None:
 
 
 async def lift_bound(connection: Connection) -> None:
-    """Removes the bound of a table under conversion, which then begins again with `bound`."""
+    """Remove the bound of a table under conversion, which then begins again with `bound`."""
     await connection.execute(f"ALTER TABLE {EVENTS} DROP CONSTRAINT IF EXISTS {BOUND}")
 
 
 async def swap(connection: Connection, _table: str = EVENTS) -> None:
-    """Puts a partitioned table in the place of the table, whose bound is verified.
+    """Put a partitioned table in the place of the table, whose bound is verified.
 
     Locks the table for milliseconds, however many rows it has. Raises
     asyncpg.LockNotAvailableError if the table stays locked by others.

@@ -97,7 +97,7 @@ async def is_partitioned(connection: Connection, name: str) -> bool:
 
 
 async def convert_new(connection: Connection) -> list[str]:
-    """Converts the tables of a database that follows no chain yet, in the caller's transaction.
+    """Convert the tables of a database that follows no chain yet, in the caller's transaction.
 
     Returns the tables of any other database. These tables are converted in the background, once no
     indexer of an earlier version may work on them.
@@ -114,7 +114,7 @@ async def convert_new(connection: Connection) -> list[str]:
 
 
 async def build_indexes(connection: Connection, name: str) -> None:
-    """Builds the index of the new primary key beside the old one, and the other indexes that the
+    """Build the index of the new primary key beside the old one, and the other indexes that the
     table lacks, outside of a transaction.
     """
     table = TABLES[name]
@@ -125,7 +125,7 @@ async def build_indexes(connection: Connection, name: str) -> None:
 
 
 async def bound(connection: Connection, name: str) -> None:
-    """Lets PostgreSQL check that every row is below a height, outside of a transaction.
+    """Let PostgreSQL check that every row is below a height, outside of a transaction.
 
     Writers are not blocked while the table is read. A bound that the chain has come near is
     replaced by a higher one.
@@ -154,7 +154,7 @@ async def bound(connection: Connection, name: str) -> None:
 
 
 async def lift_reached_bounds(connection: Connection, last: int) -> None:
-    """Removes the bounds of tables under conversion that a block `last` would violate."""
+    """Remove the bounds of tables under conversion that a block `last` would violate."""
     for table in TABLES.values():
         upper, _ = await _upper_bound(connection, table)
         if upper is not None and upper <= last and not await is_partitioned(connection, table.name):
@@ -164,7 +164,7 @@ async def lift_reached_bounds(connection: Connection, last: int) -> None:
 
 
 async def swap(connection: Connection, name: str) -> None:
-    """Puts a partitioned table in the place of the table, whose key and bound are prepared.
+    """Put a partitioned table in the place of the table, whose key and bound are prepared.
 
     Locks the table for milliseconds, however many rows it has. Raises
     asyncpg.LockNotAvailableError if the table stays locked by others.
@@ -182,7 +182,7 @@ async def swap(connection: Connection, name: str) -> None:
 
 
 async def create_parent(connection: Connection, name: str, like: str, schema: str) -> None:
-    """Creates the partitioned table `name` in a schema, with its indexes and no partition yet.
+    """Create the partitioned table `name` in a schema, with its indexes and no partition yet.
 
     `like` is a table with the same columns and checks, in either layout.
     """

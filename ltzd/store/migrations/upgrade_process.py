@@ -25,7 +25,7 @@ class TablesLocked(Exception):
 
 
 async def upgrade_in_child(url: str) -> None:
-    """Returns when the schema has this program's revision.
+    """Return when the schema has this program's revision.
 
     If this process is cancelled or killed, the upgrade is undone or completed as a whole: it is one
     database transaction. Raises TablesLocked, DatabaseUnavailable, and Misconfigured for a refused

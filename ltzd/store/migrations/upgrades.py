@@ -26,7 +26,7 @@ _ALEMBIC = threading.Lock()
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Blocks until the revision's statements have run; does nothing if the schema has it.
+    """Block until the revision's statements have run; does nothing if the schema has it.
 
     Raises TablesLocked.
     """

@@ -6,7 +6,7 @@ from ltzd.store.brands.patience import PATIENCE_SECONDS
 from ltzd.store.database import Connection
 from ltzd.values import Address
 
-_LOOKED_AT = 10
+_MOST_READ = 10
 """Rewards at the head of a brand's queue: almost always the first is the oldest."""
 
 
@@ -49,7 +49,7 @@ async def oldest_seconds(
          WHERE waiting.seconds IS NOT NULL
         """,
         list(brands),
-        _LOOKED_AT,
+        _MOST_READ,
     )
     return {Address(row[0]): row[1] for row in rows}
 

@@ -135,7 +135,7 @@ async def of_transaction(connection: Connection, transaction_id: int) -> list[Tr
     return list(map(_request, rows))
 
 
-# --- for lanes --------------------------------------------------------------------------------
+# For lanes
 #
 # Subqueries instead of joins: a join may begin with all transactions that the wallet ever signed.
 

@@ -128,28 +128,33 @@ async def set_timeline(connection: Connection, lane: Lane, timeline: str) -> Non
 
     Raises LaneLost if another process serves the lane.
     """
-    await _update(connection, lane, "timeline", timeline)
+    await _update(connection, lane, timeline=timeline)
 
 
 async def mark_foreign_use(connection: Connection, lane: Lane, proof: str) -> None:
     """Record that something else signs with the lane's key. Raises LaneLost as `set_timeline`."""
-    await _update(connection, lane, "foreign_use", proof)
+    await _update(connection, lane, foreign_use=proof)
 
 
-async def _update(connection: Connection, lane: Lane, column: str, text: str) -> None:
+async def _update(
+    connection: Connection,
+    lane: Lane,
+    *,
+    timeline: str | None = None,
+    foreign_use: str | None = None,
+) -> None:
     done = await connection.fetchval(
         """
         UPDATE lanes
-           SET timeline = CASE $4 WHEN 'timeline' THEN $5 ELSE timeline END,
-               foreign_use = CASE $4 WHEN 'foreign_use' THEN $5 ELSE foreign_use END
+           SET timeline = coalesce($4, timeline), foreign_use = coalesce($5, foreign_use)
          WHERE chain_id = $1 AND wallet = $2 AND epoch = $3
      RETURNING true
         """,
         lane.chain_id,
         lane.wallet,
         lane.epoch,
-        column,
-        text,
+        timeline,
+        foreign_use,
     )
     if not done:
         raise LaneLost("Another process serves this lane")

@@ -309,33 +309,33 @@ async def save(
                settled_at = CASE WHEN new.state IN ('confirmed', 'reverted', 'displaced',
                                                     'cancelled', 'voided')
                                  THEN now() END
-          FROM unnest($1::bigint[], $2::boolean[], $3::text[], $4::boolean[], $5::bigint[],
-                      $6::bytea[], $10::bytea[], $11::bigint[], $12::bigint[], $13::boolean[],
-                      $14::numeric[])
+          FROM unnest($4::bigint[], $5::boolean[], $6::text[], $7::boolean[], $8::bigint[],
+                      $9::bytea[], $10::bytea[], $11::bigint[], $12::bigint[], $13::numeric[],
+                      $14::boolean[])
                AS new (id, was_mined, state, succeeded, block_number, block_hash,
-                       attempt, gas_used, gas_price, is_cancelled, l1_fee_wei)
+                       attempt, gas_used, gas_price, l1_fee_wei, is_cancelled)
          WHERE t.id = new.id
            AND CASE WHEN new.was_mined THEN t.state = 'mined'
                     ELSE t.state IN ('signed', 'published') END
            AND EXISTS (SELECT FROM lanes
-                        WHERE chain_id = $7 AND wallet = $8 AND epoch = $9
+                        WHERE chain_id = $1 AND wallet = $2 AND epoch = $3
                           FOR SHARE)
      RETURNING t.id
         """,
+        lane.chain_id,
+        lane.wallet,
+        lane.epoch,
         [after.id for _, after in transitions],
         [before.state is State.MINED for before, _ in transitions],
         [after.tx.state.value for _, after in transitions],
         [inclusion.succeeded if inclusion else None for inclusion in inclusions],
         [inclusion.block_number if inclusion else None for inclusion in inclusions],
         [inclusion.block_hash if inclusion else None for inclusion in inclusions],
-        lane.chain_id,
-        lane.wallet,
-        lane.epoch,
         [gas_cost.transaction_hash if gas_cost else None for gas_cost in gas_costs],
         [gas_cost.gas_used if gas_cost else None for gas_cost in gas_costs],
         [gas_cost.effective_gas_price if gas_cost else None for gas_cost in gas_costs],
-        [inclusion is not None and inclusion.is_cancellation for inclusion in inclusions],
         [Decimal(gas_cost.l1_fee_wei if gas_cost else 0) for gas_cost in gas_costs],
+        [inclusion is not None and inclusion.is_cancellation for inclusion in inclusions],
     )
     if len(done) != len(transitions):
         raise LaneLost(
@@ -654,7 +654,7 @@ def _inclusion(row: asyncpg.Record) -> Inclusion | None:
 
 
 def _gas_cost(row: asyncpg.Record) -> GasCost | None:
-    """Returns None for a mint that was indexed before its receipt was read."""
+    """Return None for a mint that was indexed before its receipt was read."""
     attempt = row["mined_attempt"]
     if attempt is None:
         return None

@@ -200,7 +200,7 @@ async def set_state(
     state: WalletState,
     reason: str | None = None,
 ) -> bool:
-    """Returns False, and changes nothing, if the wallet is unknown, or retired: it stays so."""
+    """Return False, and change nothing, if the wallet is unknown, or retired: it stays so."""
     is_changed: bool | None = await connection.fetchval(
         """
         UPDATE operator_wallets

@@ -45,7 +45,7 @@ class ClaimedRelay:
 # nothing. A lane that is paused for more than five seconds holds back nothing that it has not
 # signed.
 # `locked` leaves out what another lane holds or has to send first, as of the statement's beginning.
-# Another lane may have taken a relay since: SKIP LOCKED, or the second look at a row that has
+# Another lane may have taken a relay since: SKIP LOCKED, or the second read of a row that has
 # changed, leaves that relay out. `chosen` then leaves out its user's later relays. No other lane
 # can take a relay in `locked` before this statement commits.
 # A relay with a gas limit from $6 to below $7 is left out before the limit counts, with its user's

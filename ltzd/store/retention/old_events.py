@@ -90,7 +90,7 @@ async def _close(connection: Connection, partition: Partition, before: datetime)
 
 
 async def _read(connection: Connection, partition: Partition) -> _Content:
-    """Reads the whole partition and its rewards, without a lock that anybody waits for."""
+    """Read the whole partition and its rewards, without a lock that anybody waits for."""
     read_at = await connection.fetchval("SELECT clock_timestamp()")
     rows = await connection.fetch(
         f"""

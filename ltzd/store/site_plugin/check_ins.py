@@ -100,7 +100,7 @@ class NewCheckIn:
 
 
 async def write_check_in(connection: Connection, new: NewCheckIn) -> bool:
-    """Returns False, and writes nothing, if the decision is outdated.
+    """Return False, and write nothing, if the decision is outdated.
 
     Another check-in of the wallet or the member has been written, or the member has another wallet.
     Raises BudgetExhausted if the reward exceeds the brand's budget of the day.
@@ -223,7 +223,7 @@ class NewMilestone:
 
 
 async def write_milestone(connection: Connection, new: NewMilestone) -> bool:
-    """Returns False, and writes nothing, if it is claimed already or the streak never reached it.
+    """Return False, and write nothing, if it is claimed already or the streak never reached it.
 
     Raises BudgetExhausted as `write_check_in` does.
     """

@@ -84,7 +84,7 @@ class Link:
     expires_at: datetime
 
 
-# --- codes ----------------------------------------------------------------------------------------
+# Codes
 
 
 async def lock_owner(connection: Connection, subject: str) -> None:
@@ -122,7 +122,7 @@ async def open_codes(connection: Connection, subject: str) -> OpenCodes:
 
 
 async def add_code(connection: Connection, new: NewCode) -> datetime | None:
-    """Returns the code's expiry, or None if another code has this hash or has had it."""
+    """Return the code's expiry, or None if another code has this hash or has had it."""
     expires_at: datetime | None = await connection.fetchval(
         """
         INSERT INTO site_link_codes (code_hash, brand_id, host, subject, wallets, daily_allowance,
@@ -179,7 +179,7 @@ def _link_id(code_hash: bytes) -> UUID:
     return UUID(bytes=code_hash[:16])
 
 
-# --- making links -----------------------------------------------------------------------------
+# Making links
 
 
 async def lock_member(connection: Connection, member: Member) -> LockedMember | None:
@@ -277,7 +277,7 @@ async def made_by(connection: Connection, member: Member, code: LockedCode) -> L
     return None if row is None else Link(*row)
 
 
-# --- ending links -----------------------------------------------------------------------------
+# Ending links
 
 
 async def clear_ended_link(connection: Connection, member: Member) -> None:
@@ -300,7 +300,7 @@ async def clear_ended_link(connection: Connection, member: Member) -> None:
 
 
 async def end_member_link(connection: Connection, member: Member) -> bool:
-    """Returns whether there was a link."""
+    """Return whether there was a link."""
     ended = await connection.fetchval(
         """
         UPDATE site_members m

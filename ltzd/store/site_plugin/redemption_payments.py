@@ -36,7 +36,7 @@ NOT EXISTS (SELECT
 
 
 async def finish(connection: Connection, redemption: UUID) -> bool:
-    """Writes that the redemption is paid, and by which fact, in the caller's transaction.
+    """Write that the redemption is paid, and by which fact, in the caller's transaction.
 
     Returns False, and writes nothing, if no fact pays it or if the redemption is no longer open.
     """
@@ -58,7 +58,7 @@ async def finish(connection: Connection, redemption: UUID) -> bool:
 
 
 async def mark_lost_above(connection: Connection, block_number: int) -> None:
-    """Marks redemptions that were paid above this block, in the transaction that deletes the facts
+    """Mark redemptions that were paid above this block, in the transaction that deletes the facts
     above it, after they are deleted."""
     await connection.execute(
         """
@@ -71,7 +71,7 @@ async def mark_lost_above(connection: Connection, block_number: int) -> None:
 
 
 async def mark_lost_of(connection: Connection, facts: Sequence[tuple[Hash32, int]]) -> None:
-    """Marks redemptions whose paying fact is among these (block hash, log index) and is gone, in
+    """Mark redemptions whose paying fact is among these (block hash, log index) and is gone, in
     the transaction that has deleted it."""
     await connection.execute(
         """
@@ -103,7 +103,7 @@ async def list_lost(connection: Connection) -> Sequence[UUID]:
 
 
 async def restore(connection: Connection, redemption: UUID) -> bool:
-    """Names the fact that pays a redemption whose payment was lost, in the caller's transaction.
+    """Name the fact that pays a redemption whose payment was lost, in the caller's transaction.
 
     Returns False if no fact pays it.
     """
@@ -125,7 +125,7 @@ async def restore(connection: Connection, redemption: UUID) -> bool:
 
 
 async def restore_by_receipt(connection: Connection, redemption: UUID) -> bool:
-    """Ends the wait for a fact that no index will have, in the caller's transaction.
+    """End the wait for a fact that no index will have, in the caller's transaction.
 
     Returns False unless the redemption's transaction is final, has succeeded, and went to a
     contract that is no longer indexed.
@@ -149,7 +149,7 @@ async def restore_by_receipt(connection: Connection, redemption: UUID) -> bool:
 
 
 async def reverse(connection: Connection, redemption: UUID) -> bool:
-    """Ends a redemption whose payment can no longer come, and queues the brand's webhook.
+    """End a redemption whose payment can no longer come, and queue the brand's webhook.
 
     The payment can come as long as the redemption's relay is not final, and as long as the index
     has not read a final block at the height where the payment was. Returns False until then.

@@ -150,7 +150,7 @@ async def find_joinable(
 
 
 async def insert(connection: Connection, new: NewSiteRedemption) -> SiteRedemption | None:
-    """Returns None if another redemption has this confirmation code.
+    """Return None if another redemption has this confirmation code.
 
     The same transaction then stores the pots that pay (`spending.write_charge`).
     """

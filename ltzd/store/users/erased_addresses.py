@@ -66,7 +66,7 @@ class ErasedAddresses:
         return None if self._secret is None else _erased_key(self._secret, email_key)
 
     async def _known_secret(self, connection: Connection) -> bytes | None:
-        """`prepare` may have read the secret while this look found none."""
+        """`prepare` may have read the secret while this read found none."""
         if self._secret is None:
             secret = await self._read(connection)
             self._secret = self._secret or secret

@@ -249,7 +249,7 @@ async def _note_successes(connection: Connection, outcomes: Sequence[DeliveryOut
 
 
 async def _disable(connection: Connection, outcome: DeliveryOutcome) -> bool:
-    """Returns False if the endpoint is disabled already, or a delivery has succeeded meanwhile."""
+    """Return False if the endpoint is disabled already, or a delivery has succeeded meanwhile."""
     disabled = await connection.fetchval(
         """
         INSERT INTO webhook_endpoints AS e (brand_id, disabled_url, disabled_at, disabled_reason)

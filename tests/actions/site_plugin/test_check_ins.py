@@ -72,19 +72,19 @@ class World:
 
     def __init__(self, url: str, pool: Pool) -> None:
         self.pool = pool
-        self.book = BrandCache()
+        self.brand_cache = BrandCache()
         self.wakeups = WakeupHub(url)
         self.reward_wakeup: Wakeup = self.wakeups.subscribe(REWARDS)
         self.node = FakeNode()
         self.node.mine()
         self.clock = ManualClock()
         capacity = MintCapacity(pool, self.node.node, CHAIN_ID, LTZ_AT, self.clock)
-        self.check_ins = CheckIns(pool, self.wakeups, self.book, capacity)
+        self.check_ins = CheckIns(pool, self.wakeups, self.brand_cache, capacity)
 
     async def brand(self, site: dict[str, Any] | None = SITE, **changes: Any) -> None:
         async with transaction(self.pool) as connection:
             await brands.apply(connection, a_brand(site=site, **changes), SEALER)
-            await self.book.refresh(connection)
+            await self.brand_cache.refresh(connection)
 
     async def meet(self, *members: Member) -> None:
         """Saves the members as their first log-ins do."""
@@ -326,7 +326,7 @@ async def test_one_nodes_low_mint_limit_refuses_no_check_in(world: World) -> Non
     async with a_fake_pool(liar, world.node) as nodes:
         nodes.prefer(0)
         capacity = MintCapacity(world.pool, nodes.node("http"), CHAIN_ID, LTZ_AT, world.clock)
-        check_ins = CheckIns(world.pool, world.wakeups, world.book, capacity)
+        check_ins = CheckIns(world.pool, world.wakeups, world.brand_cache, capacity)
         assert (await check_ins.check_in(ANN)).reward == 10
 
 

@@ -463,7 +463,7 @@ async def rewards(world: World) -> int:
 
 def check_ins(world: World, url: str) -> CheckIns:
     capacity = MintCapacity(world.pool, FakeNode().node, CHAIN_ID, LTZ_AT)
-    return CheckIns(world.pool, WakeupHub(url), world.book, capacity)
+    return CheckIns(world.pool, WakeupHub(url), world.brand_cache, capacity)
 
 
 async def test_a_check_in_concurrent_with_a_link_is_one_check_in_a_day(

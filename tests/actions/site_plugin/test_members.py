@@ -49,7 +49,7 @@ async def test_a_host_identifies_its_brand_unless_the_brand_is_disabled(world: W
         world.pool, "UPDATE brands SET disabled_at = now(), revision = nextval('brand_revisions')"
     )
     async with session(world.pool) as connection:
-        await world.book.refresh(connection)
+        await world.brand_cache.refresh(connection)
     with pytest.raises(SiteUnknown):
         world.members.brand_of(HOST)
 

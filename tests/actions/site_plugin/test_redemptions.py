@@ -100,7 +100,7 @@ async def test_a_request_that_waits_for_another_of_its_wallet_has_given_its_slot
         return await sites.redeem(ann, perk)
 
     async with sites.relaying():
-        async with sites.first.desk.waiters.user_lock(ann.wallet):
+        async with sites.first.context.waiters.user_lock(ann.wallet):
             waiting = asyncio.create_task(request())
             await until(lambda: true(slot.is_free))
         code_of(await waiting)
@@ -233,9 +233,9 @@ async def test_a_code_that_is_taken_is_drawn_again(
 # --- crashes ----------------------------------------------------------------------------------
 
 STAGES: dict[str, Callable[[Process], tuple[object, str]]] = {
-    "the row is written": lambda process: (process.desk.waiters, "user_idle"),
+    "the row is written": lambda process: (process.context.waiters, "user_idle"),
     "the permit is signed": lambda process: (process.relayer, "send"),
-    "the relay is written": lambda process: (process.desk.waiters, "settled"),
+    "the relay is written": lambda process: (process.context.waiters, "settled"),
     "it is mined": lambda _process: (redemption_payments, "finish"),
 }
 
@@ -429,7 +429,7 @@ async def test_of_two_concurrent_redemptions_that_exceed_the_balance_one_is_refu
 async def test_every_waiting_request_gets_the_reason_of_a_refused_redemption(sites: Sites) -> None:
     perk, ann = await sites.collection(60), await sites.member(60)
     sites.wallets.keeps_no_key = True
-    user_lock = sites.first.desk.waiters.user_lock(ann.wallet)
+    user_lock = sites.first.context.waiters.user_lock(ann.wallet)
     async with sites.relaying():
         async with user_lock:
             requests = [asyncio.create_task(refusal_of(sites.redeem(ann, perk))) for _ in range(5)]

@@ -81,11 +81,11 @@ async def assert_complete(site: Site) -> None:
         assert await site.ask(contract, "defaultAdminDelay") == 60
 
 
-@pytest.mark.parametrize("is_hurried", [False, True])
+@pytest.mark.parametrize("sends_at_once", [False, True])
 async def test_four_contracts_and_their_roles_take_eight_transactions(
-    site: Site, is_hurried: bool
+    site: Site, sends_at_once: bool
 ) -> None:
-    await site.run(is_hurried=is_hurried)
+    await site.run(sends_at_once=sends_at_once)
 
     await assert_complete(site)
     assert await site.nonce() == SENDS
@@ -181,10 +181,10 @@ async def test_pending_transactions_of_an_earlier_run_are_not_repeated(kind: Kin
         await site.fund()
         await rpc.call("evm_setAutomine", False)
         with pytest.raises(KilledError):
-            await site.run(KilledRpc(site.rpc_url, 6, is_delivered=True), is_hurried=True)
+            await site.run(KilledRpc(site.rpc_url, 6, is_delivered=True), sends_at_once=True)
         assert await site.nonce() == 0
 
-        second = asyncio.create_task(site.run(is_hurried=True))
+        second = asyncio.create_task(site.run(sends_at_once=True))
         await until(lambda: _pending(rpc, site))
         await rpc.call("evm_setAutomine", True)
         await rpc.call("evm_mine")

@@ -17,7 +17,7 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ltzd.chain.http_client.answers import AnswerReader, AnswerTooLong, HttpAnswer
+from ltzd.chain.http_client.answers import AnswerTooLong, HttpAnswer, HttpAnswerReader
 from ltzd.chain.http_client.client import ConnectFailed, HttpClient
 from tests.support.certificates import a_pair
 from tests.support.garbage import no_collection
@@ -193,7 +193,7 @@ def cut(content: bytes, lengths: Sequence[int]) -> list[bytes]:
 
 
 def read_all(parts: Sequence[bytes]) -> HttpAnswer:
-    reader = AnswerReader(MOST)
+    reader = HttpAnswerReader(MOST)
     for part in parts:
         if (got := reader.feed(part)) is not None:
             return got
@@ -321,7 +321,7 @@ async def test_a_node_that_cannot_be_reached_was_sent_nothing() -> None:
 def test_a_reader_and_its_answer_end_with_their_last_reference(name: str) -> None:
     """A node's answers of megabytes would add up to the next collection of garbage."""
     with no_collection():
-        reader = AnswerReader(MOST)
+        reader = HttpAnswerReader(MOST)
         reference = weakref.ref(reader)
         with suppress(AnswerTooLong, ValueError):
             reader.feed(ANSWERS.get(name, sized(b"x" * (MOST + 1))))

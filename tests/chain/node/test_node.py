@@ -519,7 +519,7 @@ QUESTIONS: dict[str, Callable[[Node], Awaitable[object]]] = {
     "nonce": lambda node: node.nonce(LTZ),
     "balance": lambda node: node.balance(LTZ),
     "code": lambda node: node.code(LTZ),
-    "market": lambda node: node.gas_price(A_HEAD),
+    "gas price": lambda node: node.gas_price(A_HEAD),
     "view": lambda node: node.view(LTZ, b""),
 }
 

@@ -72,7 +72,7 @@ class PoolMachine(RuleBasedStateMachine):
             )
         self.pool.expect(ExpectedChain(CHAIN_ID, Hash32(bytes.fromhex(block_hash(0)[2:])), LTZ))
         self.watch = NodeWatch(self.pool)
-        self.run(self.watch.look_at_all())
+        self.run(self.watch.check_all())
 
     def run(self, action: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run(action)
@@ -98,9 +98,9 @@ class PoolMachine(RuleBasedStateMachine):
         self.pool.members[which % len(self.pool.members)].distrust("nonce")
 
     @rule(seconds=st.floats(0, 120))
-    def wait_and_look(self, seconds: float) -> None:
+    def wait_and_check(self, seconds: float) -> None:
         self.now += seconds
-        self.run(self.watch.look_at_all())
+        self.run(self.watch.check_all())
 
     @rule()
     def ask(self) -> None:

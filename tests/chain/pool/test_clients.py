@@ -70,7 +70,7 @@ async def test_a_node_that_falls_behind_is_left_for_one_that_does_not() -> None:
         name = await answering(fleet.pool)
         other = second if name == "first" else first
         other.height += 10
-        await fleet.watch.look_at_all()
+        await fleet.watch.check_all()
         assert await answering(fleet.pool) == other.name
         assert {report.reason for report in fleet.pool.reports()} == {None, Unfit.BEHIND}
 
@@ -79,10 +79,10 @@ async def test_no_single_one_of_three_nodes_says_that_the_clock_is_behind() -> N
     nodes = [FleetNode("a"), FleetNode("b"), FleetNode("c")]
     async with a_fleet(*nodes) as fleet:
         now = 1_700_000_000.0
-        await fleet.watch.look_at_all()
+        await fleet.watch.check_all()
         assert fleet.pool.seconds_ahead(lambda: now) == 100.0, "a block a second"
         nodes[0].block_seconds = 1_000.0
-        await fleet.watch.look_at_all()
+        await fleet.watch.check_all()
         assert fleet.pool.seconds_ahead(lambda: now) == 100.0
 
 
@@ -315,7 +315,7 @@ async def test_a_node_without_usable_others_is_alone() -> None:
     async with a_fleet(first, second) as fleet:
         await fleet.kill(second)
         for _ in range(3):
-            await fleet.watch.look_at_all()
+            await fleet.watch.check_all()
         pinned = fleet.pool.client("operator").pinned()
         assert not pinned.is_alone, "the other node answered just now and may be back"
 

@@ -49,7 +49,7 @@ async def test_a_hung_node_in_use_does_not_hide_the_other_one_from_the_probe() -
     async with a_fleet(FleetNode("a"), FleetNode("b")) as fleet:
 
         async def both_answer() -> bool:
-            await fleet.watch.look_at_all()
+            await fleet.watch.check_all()
             return serving(fleet) == [True, True]
 
         await until(both_answer)

@@ -22,9 +22,9 @@ async def reason_is(fleet: Fleet, position: int, reason: Unfit | None) -> None:
     await until(holds)
 
 
-async def look_at_each(fleet: Fleet) -> None:
+async def check_each(fleet: Fleet) -> None:
     for member in fleet.pool.members:
-        await fleet.watch.look(member)
+        await fleet.watch.check(member)
 
 
 def has_been_asked(node: FleetNode, times: int) -> Callable[[], Awaitable[bool]]:
@@ -40,13 +40,13 @@ async def test_a_node_that_pads_its_blocks_is_left_alone_at_once(padding: int) -
     async with a_fleet(FleetNode("ours"), FleetNode("liar")) as fleet:
         fleet.nodes[1].padding = padding
         fleet.nodes[1].height += 1
-        await fleet.watch.look(fleet.pool.members[1])
+        await fleet.watch.check(fleet.pool.members[1])
         report = report_of(fleet, 1)
         assert (report.reason, report.height) == (Unfit.UNREACHABLE, 100)
         assert report.errors["oversized"] == 1
         assert "honest" in report.detail or "longer than" in report.detail
         fleet.nodes[1].padding = 0
-        await look_at_each(fleet)
+        await check_each(fleet)
         assert report_of(fleet, 1).reason is None
 
 
@@ -128,7 +128,7 @@ async def test_a_head_that_falls_asks_for_another_proof_of_the_chain() -> None:
     seldom = replace(QUICK, verify_pause=3600.0)
     async with a_fleet(FleetNode("ours"), moving, policy=seldom) as fleet:
         moving.chain_id, moving.height = 1, 10
-        await fleet.watch.look_at_all()
+        await fleet.watch.check_all()
         assert report_of(fleet, 1).reason is Unfit.OTHER_CHAIN
 
 
@@ -154,7 +154,7 @@ async def test_a_node_that_invents_a_head_makes_no_honest_node_look_behind() -> 
     liar = FleetNode("liar")
     async with a_fleet(FleetNode("honest"), liar) as fleet:
         liar.height, liar.invents_head = 1_000_000, True
-        await fleet.watch.look_at_all()
+        await fleet.watch.check_all()
         assert report_of(fleet, 0).is_usable
         assert report_of(fleet, 1).reason is Unfit.DISAGREES
         assert await fleet.pool.client("indexer").call("who") == "honest"
@@ -167,9 +167,9 @@ async def test_a_node_that_invents_a_fast_chain_hides_no_lag_of_another_one() ->
             liar.height += 1_000_000
             honest.height += 1
             behind.height += 1
-            await look_at_each(fleet)
+            await check_each(fleet)
         honest.height += 10
-        await look_at_each(fleet)
+        await check_each(fleet)
         assert report_of(fleet, 1).is_usable
         assert report_of(fleet, 2).reason is Unfit.BEHIND
 

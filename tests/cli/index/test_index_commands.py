@@ -50,7 +50,7 @@ class Index:
         block = self.node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
         self.node.mine(9)
         self.node.lies[hex_of(block.hash), "0x0"] = lambda _log: None
-        policy = IndexerPolicy(head_blocks=2, range_blocks=20, second_look_seconds=0.0)
+        policy = IndexerPolicy(head_blocks=2, range_blocks=20, second_check_seconds=0.0)
         hub, leases = WakeupHub(""), Leases(self._url)
         self.follower = Follower(self.pool, leases, self.node.node, chain, CONTRACTS, hub, policy)
         await self.follower.begin_term()
@@ -145,9 +145,9 @@ async def test_a_node_of_another_chain_repairs_nothing(index: Index) -> None:
 async def test_two_repairs_at_once_mend_once(index: Index) -> None:
     where = resolve_index_target(index._data_dir, None)
     reports = await asyncio.gather(
-        *(check.compare(where, None, None, mends=True, is_quiet=True) for _ in range(2))
+        *(check.compare(where, None, None, repairs=True, is_quiet=True) for _ in range(2))
     )
-    assert all(report.is_mended for report in reports)
+    assert all(report.is_corrected for report in reports)
     assert await value(index.pool, "SELECT amount FROM balances") == 5
 
 

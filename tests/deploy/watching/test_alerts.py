@@ -105,13 +105,13 @@ def _test_of(case: Case, fires: Mapping[Alert, tuple[dict[str, str], ...]]) -> d
 def test_the_time_of_answers_is_one_mean_over_all_processes(tmp_path: Path) -> None:
     """900 requests of 50 ms and 100 of 500 ms take 95 ms on average, not 275."""
     case = CASES["LtzdAnswersSlowOnAverage"].silent[0]
-    look = {
+    reading = {
         "expr": "ltzd:http_request_seconds:mean_rate5m",
         "eval_time": "30m",
         "exp_samples": [{"labels": "ltzd:http_request_seconds:mean_rate5m", "value": 0.095}],
     }
     series = [{"series": key, "values": each} for key, each in case.series.items()]
-    test = {"interval": "15s", "input_series": series, "promql_expr_test": [look]}
+    test = {"interval": "15s", "input_series": series, "promql_expr_test": [reading]}
     _test_rules(tmp_path, FOLDER / "targets.rules.yml", 60, [test])
 
 

@@ -1,4 +1,4 @@
-"""The audit reads settled blocks a second time, and what the index lacks is mended."""
+"""The audit reads settled blocks a second time, and what the index lacks is corrected."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,13 +35,13 @@ from tests.support.waiting import until
 
 ANN, BOB = a_wallet(1), a_wallet(2)
 QUICK = AuditPolicy(
-    rest=0.0, least_pause_seconds=0.0, idle_seconds=0.01, totals_seconds=1e9, second_look_seconds=0
+    rest=0.0, least_pause_seconds=0.0, idle_seconds=0.01, totals_seconds=1e9, second_check_seconds=0
 )
 POLICY = IndexerPolicy(
     poll_seconds=0.01,
     head_blocks=2,
     range_blocks=20,
-    second_look_seconds=0.0,
+    second_check_seconds=0.0,
     term_pause_seconds=0.02,
     audit=QUICK,
 )
@@ -342,15 +342,15 @@ async def test_blocks_that_come_during_a_search_are_searched_by_the_next_compari
     logs = [given_to(ANN, 5), given_to(BOB, 7)]
     head = audited.node.mine(20, logs=logs).number
     await audited.index()
-    mend = audited.audit._repair.mend
+    correct = audited.audit._repair.correct
 
-    async def mend_while_blocks_come(check: RangeCheck, epoch: int) -> None:
-        await mend(check, epoch)
+    async def correct_while_blocks_come(check: RangeCheck, epoch: int) -> None:
+        await correct(check, epoch)
         if check.differences and audited.node.head.number == head:
             audited.node.mine(20, logs=logs)
             await audited.index()
 
-    monkeypatch.setattr(audited.audit._repair, "mend", mend_while_blocks_come)
+    monkeypatch.setattr(audited.audit._repair, "correct", correct_while_blocks_come)
     await audited.compare_totals()
     assert await audited.balance(BOB) == 7
     await audited.compare_totals()

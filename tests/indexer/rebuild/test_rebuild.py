@@ -639,10 +639,10 @@ async def test_a_rebuild_does_not_begin_while_facts_that_it_keeps_are_being_mend
     async with session(indexed.pool) as connection:
         ordered = await orders.find_open(connection)
     assert ordered is not None
-    async with session(indexed.pool) as mending, session(indexed.pool) as beginning:
-        change, begin = mending.transaction(), beginning.transaction()
+    async with session(indexed.pool) as correcting, session(indexed.pool) as beginning:
+        change, begin = correcting.transaction(), beginning.transaction()
         await change.start()
-        await orders.restart_if_kept(mending, 2)
+        await orders.restart_if_kept(correcting, 2)
         await begin.start()
         await beginning.execute("SET LOCAL lock_timeout = '50ms'")
         with pytest.raises(asyncpg.LockNotAvailableError):

@@ -219,7 +219,7 @@ async def test_no_crash_between_two_steps_mints_a_reward_twice_or_loses_it(world
     async with Fuse(world.url).listening() as fuse:
         for answers_only in (False, True):
             for packets in range(12):
-                fuse.mend()
+                fuse.restore()
                 async with process(world, fuse.url) as dying, lanes(dying, [MINTER], SELDOM):
                     fuse.arm(packets, answers_only=answers_only)
                     await queue_many(dying, 120)

@@ -630,7 +630,7 @@ async def test_a_name_that_cannot_be_resolved_in_time_occupies_one_thread(
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    policy = replace(DEV, max_per_host=100, timeout_seconds=0.2, max_look_ups=2)
+    policy = replace(DEV, max_per_host=100, timeout_seconds=0.2, max_lookups=2)
     async with serving(hello) as port, guarded(policy) as http:
         slow = [reason_of(http.request("GET", f"http://slow.localhost:{port}/")) for _ in range(20)]
         assert set(await asyncio.gather(*slow)) == {"no answer in time"}

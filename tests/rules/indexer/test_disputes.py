@@ -18,7 +18,7 @@ from ltzd.values import Hash32
 
 OURS, OTHER, THIRD = (Hash32(bytes((byte,)) * 32) for byte in (1, 2, 3))
 HEIGHT = 100
-POLICY = DisputePolicy(second_look_seconds=2.0, stall_seconds=6.0)
+POLICY = DisputePolicy(second_check_seconds=2.0, stall_seconds=6.0)
 HOLDS, GONE = DisputeVerdict.HOLDS, DisputeVerdict.GONE
 WAITING, TIED = DisputeVerdict.WAITING, DisputeVerdict.TIED
 
@@ -31,16 +31,16 @@ def shows(block: Hash32 | None, head: int = HEIGHT) -> Opinion:
     return Opinion(head if block else HEIGHT - 1, block)
 
 
-def look(dispute: Dispute, answers: Answers, at: float) -> tuple[Dispute, Decision]:
+def check(dispute: Dispute, answers: Answers, at: float) -> tuple[Dispute, Decision]:
     return count_votes(dispute, answers, at, POLICY, is_alone=len(answers) == 1)
 
 
-def after_looks(*looks: tuple[float, Answers]) -> Decision:
-    """The decision after looks (seconds since the first one, answers)."""
-    dispute = Dispute(HEIGHT, OURS, since=looks[0][0])
+def after_checks(*checks: tuple[float, Answers]) -> Decision:
+    """The decision after checks (seconds since the first one, answers)."""
+    dispute = Dispute(HEIGHT, OURS, since=checks[0][0])
     decision = None
-    for at, answers in looks:
-        dispute, decision = look(dispute, answers, at)
+    for at, answers in checks:
+        dispute, decision = check(dispute, answers, at)
     assert decision is not None
     return decision
 
@@ -61,8 +61,8 @@ def after_looks(*looks: tuple[float, Answers]) -> Decision:
         ([OURS], HOLDS),
     ],
 )
-def test_the_first_look_counts_votes(blocks: list[Hash32 | None], verdict: DisputeVerdict) -> None:
-    assert after_looks((0, [shows(block) for block in blocks])).verdict is verdict
+def test_the_first_check_counts_votes(blocks: list[Hash32 | None], verdict: DisputeVerdict) -> None:
+    assert after_checks((0, [shows(block) for block in blocks])).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -88,18 +88,18 @@ def test_the_first_look_counts_votes(blocks: list[Hash32 | None], verdict: Dispu
 def test_time_confirms_what_no_node_denies(
     answers: Answers, seconds: float, verdict: DisputeVerdict
 ) -> None:
-    assert after_looks((0, answers), (seconds, answers)).verdict is verdict
+    assert after_checks((0, answers), (seconds, answers)).verdict is verdict
 
 
 def test_of_two_branches_the_one_that_grows_alone_wins() -> None:
     def answers(theirs: int, ours: int) -> Answers:
         return [shows(OTHER, theirs), shows(OURS, ours)]
 
-    assert after_looks((0, answers(100, 100)), (7, answers(103, 100))).winner == OTHER
-    assert after_looks((0, answers(100, 100)), (7, answers(100, 103))).winner == OURS
-    assert after_looks((0, answers(100, 100)), (3, answers(103, 100))).verdict is TIED
-    assert after_looks((0, answers(100, 100)), (7, answers(101, 100))).verdict is TIED
-    assert after_looks((0, answers(100, 100)), (60, answers(100, 100))).verdict is TIED
+    assert after_checks((0, answers(100, 100)), (7, answers(103, 100))).winner == OTHER
+    assert after_checks((0, answers(100, 100)), (7, answers(100, 103))).winner == OURS
+    assert after_checks((0, answers(100, 100)), (3, answers(103, 100))).verdict is TIED
+    assert after_checks((0, answers(100, 100)), (7, answers(101, 100))).verdict is TIED
+    assert after_checks((0, answers(100, 100)), (60, answers(100, 100))).verdict is TIED
 
 
 @pytest.mark.parametrize("block", [OTHER, None])
@@ -119,7 +119,7 @@ def test_while_two_branches_grow_nothing_is_decided(steps: list[tuple[float, int
     for seconds, ours, theirs in [(0.0, 0, 0), *steps]:
         at, heads = at + seconds, (heads[0] + ours, heads[1] + theirs)
         answers = [shows(OURS, heads[0]), shows(OTHER, heads[1])]
-        dispute, decision = look(dispute, answers, at)
+        dispute, decision = check(dispute, answers, at)
         assert decision.verdict is TIED
 
 
@@ -141,7 +141,7 @@ def test_one_liar_never_undoes_what_two_honest_nodes_show(
     for seconds, answers in history:
         at += seconds
         honest = [shows(OURS, HEIGHT + growth)] * 2
-        dispute, decision = look(dispute, [answers[0], *honest], at)
+        dispute, decision = check(dispute, [answers[0], *honest], at)
         assert decision.verdict is HOLDS
 
 
@@ -152,7 +152,7 @@ def test_a_block_is_gone_only_by_votes_or_by_time(
     dispute, at = Dispute(HEIGHT, OURS, since=0.0), 0.0
     for seconds, answers in history:
         at += seconds
-        dispute, decision = look(dispute, answers, at)
+        dispute, decision = check(dispute, answers, at)
         shown = [answer.block_hash for answer in answers if answer and answer.block_hash]
         ours, theirs = shown.count(OURS), shown.count(decision.winner or OURS)
         if decision.verdict is HOLDS:
@@ -162,7 +162,7 @@ def test_a_block_is_gone_only_by_votes_or_by_time(
             continue
         if decision.winner is None:
             assert not shown
-            assert at >= POLICY.second_look_seconds
+            assert at >= POLICY.second_check_seconds
         else:
             assert theirs >= max(ours, 1)
             assert theirs > 1 or len(answers) == 1 or at >= POLICY.stall_seconds
@@ -177,5 +177,5 @@ def test_a_stale_node_never_undoes_a_block_that_another_node_shows(
     for seconds, answers in history:
         at += seconds
         stale = [shows(None) if answer else None for answer in answers]
-        dispute, decision = look(dispute, [*stale, shows(OURS)], at)
+        dispute, decision = check(dispute, [*stale, shows(OURS)], at)
         assert decision.verdict is HOLDS

@@ -56,15 +56,15 @@ balances = st.builds(
 
 
 @given(st.lists(st.lists(balances, max_size=5), max_size=30))
-def test_no_sequence_of_looks_spends_more_than_the_day_allows(
-    looks: list[list[OperatorBalance]],
+def test_no_sequence_of_balances_spends_more_than_the_day_allows(
+    readings: list[list[OperatorBalance]],
 ) -> None:
     spent = 0
-    for look in looks:
-        wallet = next_top_up(look, spent, POLICY)
+    for reading in readings:
+        wallet = next_top_up(reading, spent, POLICY)
         if wallet is None:
             continue
-        filled = [each for each in look if each.wallet == wallet]
+        filled = [each for each in reading if each.wallet == wallet]
         assert any(
             each.balance < POLICY.floors.get(each.kind, 0)
             and not each.has_open

@@ -529,7 +529,7 @@ async def test_each_kind_of_discrepancy_is_found(
     for kind, id_ in expected.items():
         assert reported[kind].count == (3 if (kind, id_) == PERIODS else 1)
         if id_ is not None:
-            assert [row.id for row in reported[kind].findings] == [id_.format(**names)]
+            assert [row.id for row in reported[kind].rows] == [id_.format(**names)]
 
 
 @pytest.mark.parametrize("screen", SCREENS, ids=lambda screen: screen.name)
@@ -559,7 +559,7 @@ async def test_both_sides_of_a_discrepancy_are_reported(db: Connection, rows: Bo
     wallet = await db.fetchval("SELECT wallet FROM rewards WHERE id = $1", id_)
     await db.execute("UPDATE mints SET amount = amount + 1")
 
-    (finding,) = (await discrepancies(db))["mint_and_reward_differ"].findings
+    (finding,) = (await discrepancies(db))["mint_and_reward_differ"].rows
 
     assert finding.id == str(id_)
     assert finding.sides["reward"] == {
@@ -590,7 +590,7 @@ async def test_a_mint_without_a_reward_is_reported_as_foreign(
     reported = await discrepancies(db)
 
     assert reported.keys() == {"foreign_mint", "mints_and_transfers_differ"}
-    (finding,) = reported["foreign_mint"].findings
+    (finding,) = reported["foreign_mint"].rows
     assert (finding.id, finding.sides["reward"]) == (hex_of(reference), None)
     async with books.snapshot(db):
         indexed = await books.read_indexed_ltz(db)
@@ -605,7 +605,7 @@ async def test_discrepancies_beyond_the_limit_are_counted(db: Connection, rows: 
 
     reported = (await discrepancies(db, at_most=2))["event_without_reward"]
 
-    assert (reported.count, [row.id for row in reported.findings]) == (
+    assert (reported.count, [row.id for row in reported.rows]) == (
         5,
         [str(id_) for id_ in ids[:2]],
     )
@@ -632,7 +632,7 @@ async def test_a_brands_books_hold_only_its_own_discrepancies(
             "minted_without_mint": 1,
             "foreign_mint": 1,
         }
-        assert reported[0].findings[0].id == str(id_)
+        assert reported[0].rows[0].id == str(id_)
 
 
 # --- no discrepancies ---------------------------------------------------------------------------
@@ -669,7 +669,7 @@ async def test_an_announced_reward_that_a_reorg_undid_is_in_flight_and_no_discre
     await rows.undo(0)
     await db.execute("UPDATE rewards SET transaction_id = NULL")
     await db.execute("UPDATE rewards SET failed_at = now(), failure = 'by hand'")
-    (again,) = (await discrepancies(db))["announced_without_mint"].findings
+    (again,) = (await discrepancies(db))["announced_without_mint"].rows
     assert again.sides["webhook"] is not None
 
 

@@ -146,22 +146,22 @@ async def test_a_change_is_announced(db: Connection, sealer: Sealer, database_ur
 
 
 async def test_the_brand_cache_follows_the_database(db: Connection, sealer: Sealer) -> None:
-    book = BrandCache()
+    brand_cache = BrandCache()
     first, other = a_brand(), a_brand(0xBB)
 
-    assert not await book.refresh(db)
+    assert not await brand_cache.refresh(db)
     await brands.apply(db, first, sealer)
-    assert book.get(first.address) is None
-    assert await book.refresh(db)
-    assert book.get(first.address) == first
-    assert not await book.refresh(db)
+    assert brand_cache.get(first.address) is None
+    assert await brand_cache.refresh(db)
+    assert brand_cache.get(first.address) == first
+    assert not await brand_cache.refresh(db)
 
     await brands.apply(db, other, sealer)
     await brands.apply(db, changed := a_brand(events=(FORM,)), sealer)
-    assert await book.refresh(db)
-    assert book.get(first.address) == changed
-    assert book.get(other.address) == other
-    assert book.domains == {"shop.example"}
+    assert await brand_cache.refresh(db)
+    assert brand_cache.get(first.address) == changed
+    assert brand_cache.get(other.address) == other
+    assert brand_cache.domains == {"shop.example"}
 
 
 async def test_a_brand_is_applied_only_over_the_expected_revision(
@@ -184,47 +184,50 @@ async def test_a_brand_is_applied_only_over_the_expected_revision(
 async def test_the_brand_cache_treats_a_disabled_brand_as_unknown(
     db: Connection, sealer: Sealer
 ) -> None:
-    book, brand, other = BrandCache(), a_brand(), a_brand(0xBB)
+    brand_cache, brand, other = BrandCache(), a_brand(), a_brand(0xBB)
     other = other.model_copy(update={"domains": ("other.example",)})
     await brands.apply(db, brand, sealer)
     await brands.apply(db, other, sealer)
 
     await brand_records.switch(db, brand.address, "disabled", on=True)
-    assert await book.refresh(db)
-    assert book.get(brand.address) is None
-    assert book.get(other.address) == other
-    assert book.domains == {"other.example"}
+    assert await brand_cache.refresh(db)
+    assert brand_cache.get(brand.address) is None
+    assert brand_cache.get(other.address) == other
+    assert brand_cache.domains == {"other.example"}
     await brands.apply(db, changed := a_brand(name="New"), sealer)
-    assert await book.refresh(db)
-    assert book.get(brand.address) is None
+    assert await brand_cache.refresh(db)
+    assert brand_cache.get(brand.address) is None
 
     await brand_records.switch(db, brand.address, "disabled", on=False)
-    assert await book.refresh(db)
-    assert book.get(brand.address) == changed
-    assert book.domains == {"shop.example", "other.example"}
+    assert await brand_cache.refresh(db)
+    assert brand_cache.get(brand.address) == changed
+    assert brand_cache.domains == {"shop.example", "other.example"}
 
 
 async def test_the_brand_cache_has_paused_brands_and_revisions(
     db: Connection, sealer: Sealer
 ) -> None:
-    book, brand = BrandCache(), a_brand()
-    assert (book.is_paused(brand.address), book.revision_of(brand.address)) == (False, 0)
+    brand_cache, brand = BrandCache(), a_brand()
+    assert (brand_cache.is_paused(brand.address), brand_cache.revision_of(brand.address)) == (
+        False,
+        0,
+    )
     await brands.apply(db, brand, sealer)
-    await book.refresh(db)
-    revisions = [book.revision_of(brand.address)]
+    await brand_cache.refresh(db)
+    revisions = [brand_cache.revision_of(brand.address)]
 
     await brand_records.switch(db, brand.address, "paused", on=True)
-    await book.refresh(db)
-    assert book.is_paused(brand.address)
-    assert book.get(brand.address) == brand
-    revisions.append(book.revision_of(brand.address))
+    await brand_cache.refresh(db)
+    assert brand_cache.is_paused(brand.address)
+    assert brand_cache.get(brand.address) == brand
+    revisions.append(brand_cache.revision_of(brand.address))
     await brand_records.switch(db, brand.address, "paused", on=False)
-    await book.refresh(db)
-    assert not book.is_paused(brand.address)
-    revisions.append(book.revision_of(brand.address))
+    await brand_cache.refresh(db)
+    assert not brand_cache.is_paused(brand.address)
+    revisions.append(brand_cache.revision_of(brand.address))
     await brand_keys.rotate(db, brand.address, "security_key", sealer, revoke=False)
-    await book.refresh(db)
-    revisions.append(book.revision_of(brand.address))
+    await brand_cache.refresh(db)
+    revisions.append(brand_cache.revision_of(brand.address))
 
     assert revisions == sorted(set(revisions))
     assert revisions[0] == 1
@@ -241,10 +244,10 @@ async def test_revisions_commit_in_their_order(database_url: str, sealer: Sealer
         assert waiting
         await pending.commit()
         await later
-        book = BrandCache()
-        await book.refresh(fast)
-    assert book.get(a_brand().address) is not None
-    assert book.get(a_brand(0xBB).address) is not None
+        brand_cache = BrandCache()
+        await brand_cache.refresh(fast)
+    assert brand_cache.get(a_brand().address) is not None
+    assert brand_cache.get(a_brand(0xBB).address) is not None
 
 
 async def test_a_configuration_of_another_version_is_reported_and_can_be_replaced(
@@ -265,29 +268,29 @@ async def test_a_configuration_of_another_version_is_reported_and_can_be_replace
 async def test_an_unreadable_brand_keeps_its_old_configuration_and_blocks_no_other(
     db: Connection, sealer: Sealer
 ) -> None:
-    book, strange = BrandCache(), a_brand()
+    brand_cache, strange = BrandCache(), a_brand()
     await brands.apply(db, strange, sealer)
-    await book.refresh(db)
+    await brand_cache.refresh(db)
     await db.execute(
         """UPDATE brands SET configuration = '{}', revision = nextval('brand_revisions')"""
     )
     await brands.apply(db, a_brand(0xBB), sealer)
 
-    assert await book.refresh(db)
-    assert book.get(strange.address) == strange
-    assert list(book.unreadable) == [strange.address]
-    assert "apply the brand's file again" in book.unreadable[strange.address]
-    assert book.get(a_brand(0xBB).address) is not None
-    assert not await book.refresh(db)
+    assert await brand_cache.refresh(db)
+    assert brand_cache.get(strange.address) == strange
+    assert list(brand_cache.unreadable) == [strange.address]
+    assert "apply the brand's file again" in brand_cache.unreadable[strange.address]
+    assert brand_cache.get(a_brand(0xBB).address) is not None
+    assert not await brand_cache.refresh(db)
     await brand_records.switch(db, strange.address, "disabled", on=True)
-    await book.refresh(db)
-    assert book.get(strange.address) is None
+    await brand_cache.refresh(db)
+    assert brand_cache.get(strange.address) is None
     await brand_records.switch(db, strange.address, "disabled", on=False)
-    await book.refresh(db)
-    assert book.get(strange.address) == strange
+    await brand_cache.refresh(db)
+    assert brand_cache.get(strange.address) == strange
     await brands.apply(db, strange, sealer)
-    await book.refresh(db)
-    assert book.unreadable == {}
+    await brand_cache.refresh(db)
+    assert brand_cache.unreadable == {}
 
 
 async def test_a_claim_total_is_kept_only_while_its_event_type_has_a_maximum(

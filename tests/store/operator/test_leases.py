@@ -236,14 +236,14 @@ async def test_no_database_is_unavailable() -> None:
 
 @pytest.mark.usefixtures("stalls_count")
 @pytest.mark.parametrize(
-    ("broken", "mended"),
+    ("broken", "restored"),
     [
         ("NOLOGIN", "LOGIN"),
         ("SET default_transaction_read_only = on", "RESET default_transaction_read_only"),
     ],
 )
 async def test_an_outage_is_two_lines_of_the_log_however_often_a_lease_is_wanted(
-    database_url: str, pool: Pool, broken: str, mended: str
+    database_url: str, pool: Pool, broken: str, restored: str
 ) -> None:
     async with session(pool) as connection:
         await connection.execute("CREATE ROLE holder SUPERUSER LOGIN PASSWORD 'secret'")
@@ -256,7 +256,7 @@ async def test_an_outage_is_two_lines_of_the_log_however_often_a_lease_is_wanted
                 with pytest.raises(DatabaseUnavailable):
                     await hold_once(process)
             async with session(pool) as connection:
-                await connection.execute(f"ALTER ROLE holder {mended}")
+                await connection.execute(f"ALTER ROLE holder {restored}")
             await hold_once(process)
     finally:
         async with session(pool) as connection:

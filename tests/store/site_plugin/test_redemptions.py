@@ -22,9 +22,9 @@ from ltzd.rules.site_plugin.spending import PotAmounts
 from ltzd.store.books.site_reconciliation import SITE_CHECKS
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.indexer import mending, perk_facts, sale_facts
+from ltzd.store.indexer import index_correction, perk_facts, sale_facts
 from ltzd.store.indexer.fact_rows import TableCorrection
-from ltzd.store.indexer.mending import Mending
+from ltzd.store.indexer.index_correction import IndexCorrection
 from ltzd.store.indexer.rebuild import reconciling
 from ltzd.store.relayer import relays
 from ltzd.store.site_plugin import redemption_payments
@@ -426,11 +426,13 @@ async def test_a_payment_that_is_mended_away_is_lost_and_its_correction_pays_aga
     paid = a_hash(str(redemption.id))
     kept = TableCorrection(remove=[(1, a_hash("another block"), log_index_of(redemption))])
     gone = TableCorrection(remove=[(1, paid, log_index_of(redemption))])
-    tables = (perk_facts.mend, "perk_claims") if not changes else (sale_facts.mend, "purchases")
+    tables = (
+        (perk_facts.correct, "perk_claims") if not changes else (sale_facts.correct, "purchases")
+    )
     for correction, expected in ((kept, []), (gone, [redemption.id]), (gone, [redemption.id])):
         async with transaction(pool) as connection:
-            change = Mending((), [(tables[0], {tables[1]: correction})])
-            await mending.mend(connection, CHAIN_ID, change)
+            change = IndexCorrection((), [(tables[0], {tables[1]: correction})])
+            await index_correction.apply(connection, CHAIN_ID, change)
         assert await lost(pool) == expected
     await on_chain(pool, redemption, log_index=3)
     assert await restored(pool, redemption)

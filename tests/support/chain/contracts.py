@@ -204,13 +204,13 @@ class Contracts:
     async def sign(self, by: Party, to: Address, data: bytes, gas_limit: int = GAS_LIMIT) -> bytes:
         """Returns a raw transaction with sufficient fees."""
         head, _ = await self.node.head_and_final()
-        market = await self.node.gas_price(head)
+        gas_price = await self.node.gas_price(head)
         return by.signer.sign(
             UnsignedTransaction(
                 chain_id=self.chain_id,
                 nonce=await self.node.nonce(by.address),
-                max_priority_fee_per_gas=market.tip,
-                max_fee_per_gas=2 * market.base_fee + market.tip,
+                max_priority_fee_per_gas=gas_price.tip,
+                max_fee_per_gas=2 * gas_price.base_fee + gas_price.tip,
                 gas_limit=gas_limit,
                 to=to,
                 value=0,

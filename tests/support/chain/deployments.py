@@ -104,7 +104,7 @@ class Site:
         rpc: Rpc | None = None,
         terms: DeploymentTerms | None = None,
         *,
-        is_hurried: bool = False,
+        sends_at_once: bool = False,
     ) -> Deployment:
         """Runs as a new process would, from the recorded deployment."""
         async with rpc or Rpc(self.rpc_url) as own:
@@ -114,7 +114,7 @@ class Site:
                 terms or terms_of(self.signer.address),
                 self.remember,
                 self.reported.append,
-                SendMode(is_hurried=is_hurried, poll_seconds=0.02, timeout_seconds=20),
+                SendMode(sends_at_once=sends_at_once, poll_seconds=0.02, timeout_seconds=20),
             )
             return await deploying.run(self.written or await self.beginning(own))
 

@@ -71,7 +71,7 @@ async def a_fake_pool(
     pool = FakeNodePool(nodes, policy)
     pool.expect(ExpectedChain(CHAIN_ID, nodes[0].blocks[0].hash, LTZ_AT))
     watch = NodeWatch(pool)
-    await watch.look_at_all()
+    await watch.check_all()
     pool.prefer(0)
     task = asyncio.create_task(watch.run())
     try:

@@ -90,7 +90,7 @@ class Fuse:
     def arm(self, packets: int, *, answers_only: bool) -> None:
         self._left, self._loses_answers = packets, answers_only
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         self.is_blown, self._left = False, None
 
     @asynccontextmanager

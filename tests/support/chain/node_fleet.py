@@ -154,7 +154,7 @@ async def a_fleet(
         pool = await stack.enter_async_context(NodePool([node.url for node in nodes], policy))
         pool.expect(ExpectedChain(CHAIN_ID, Hash32(bytes.fromhex(block_hash(0)[2:])), LTZ))
         watch = NodeWatch(pool)
-        await watch.look_at_all()
+        await watch.check_all()
         fleet = Fleet(list(nodes), pool, watch, servers)
         if not is_watched:
             yield fleet

@@ -23,7 +23,7 @@ FILLING = IndexerPolicy(
     poll_seconds=0.01, follows_deep_reorgs=True, head_blocks=1_000, term_pause_seconds=0.02
 )
 PAUSES = RebuildPolicy(
-    look_seconds=0.02,
+    poll_seconds=0.02,
     retry_seconds=0.05,
     busy_seconds=0.05,
     busiest_seconds=0.1,

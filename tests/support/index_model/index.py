@@ -19,7 +19,7 @@ from tests.support.index_model.tables import DERIVED, FACTS, differences, insert
 from tests.support.rows.core import follow
 
 NEAR = IndexerPolicy(
-    poll_seconds=0.01, head_blocks=1_000, second_look_seconds=0.0, term_pause_seconds=0.02
+    poll_seconds=0.01, head_blocks=1_000, second_check_seconds=0.0, term_pause_seconds=0.02
 )
 FAR = replace(
     NEAR, head_blocks=2, range_blocks=20, backfill=BackfillPolicy(least_events=1, most_events=1)

@@ -312,11 +312,11 @@ class Instance:
     async def minted(self, event_id: str, seconds: float = 60.0) -> dict[str, Any]:
         """Returns the event once its mint is indexed."""
 
-        async def look() -> dict[str, Any] | None:
+        async def read_minted() -> dict[str, Any] | None:
             event = await self.event(event_id)
             return event if event["status"] in {"minted", "final"} else None
 
-        minted = await until(look, seconds)
+        minted = await until(read_minted, seconds)
         assert minted is not None
         return minted
 

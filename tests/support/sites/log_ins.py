@@ -40,7 +40,7 @@ class World:
         self.pool = pool
         self.sandbox = sandbox
         self.site = site
-        self.book = BrandCache()
+        self.brand_cache = BrandCache()
         self.members: SiteMembers
         self.links: SiteLinks
         self.users: TokenAuthenticator
@@ -49,7 +49,7 @@ class World:
     async def brand(self, **changes: Any) -> None:
         async with transaction(self.pool) as connection:
             await brands.apply(connection, a_brand(**{"site": SITE} | changes), SEALER)
-            await self.book.refresh(connection)
+            await self.brand_cache.refresh(connection)
 
     async def log_in(self, host: str = HOST, **user: object) -> Member:
         """Logs in as the site's member, after these changes."""
@@ -88,7 +88,7 @@ async def a_world(pool: Pool, sandbox: Sandbox) -> AsyncIterator[World]:
         stack.push_async_callback(sites.close)
         policy = SitePolicy(world.site.base + "/{host}", "api")
         registration = UserRegistration(pool, identity, ErasedAddresses(SEALER))
-        world.members = SiteMembers(pool, world.book, registration, sites, policy)
+        world.members = SiteMembers(pool, world.brand_cache, registration, sites, policy)
         world.users = TokenAuthenticator(
             tokens, identity, WalletMigration(pool, identity, ErasedAddresses(SEALER))
         )

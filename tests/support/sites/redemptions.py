@@ -91,19 +91,21 @@ class Process:
 
     def __init__(
         self,
-        desk: RelayContext,
+        context: RelayContext,
         wallets: Wallets,
         conditions: Conditions,
         wait_seconds: float = 60.0,
     ) -> None:
-        self.desk = desk
+        self.context = context
         self.relayer = Relayer(
-            desk,
+            context,
             cast("TokenAuthenticator", None),
             cast("PurchaseConstraints", conditions),
             RelayPolicy(),
         )
-        self.redemptions = SiteRedemptions(desk, self.relayer, wallets, wait_seconds=wait_seconds)
+        self.redemptions = SiteRedemptions(
+            context, self.relayer, wallets, wait_seconds=wait_seconds
+        )
 
 
 @dataclass
@@ -144,11 +146,11 @@ class Sites:
             business_escrow=at["BusinessEscrow"],
         )
         fees = FeePolicy(cap=100 * GWEI)
-        desk = RelayContext.create(
+        context = RelayContext.create(
             self.pool, self.wakeups, node or self.deployed.node, contracts, fees
         )
-        process = Process(desk, self.wallets, self.conditions, wait_seconds)
-        await self.stack.enter_async_context(running(desk.waiters.run(), process.relayer.run()))
+        process = Process(context, self.wallets, self.conditions, wait_seconds)
+        await self.stack.enter_async_context(running(context.waiters.run(), process.relayer.run()))
         return process
 
     @asynccontextmanager

@@ -77,19 +77,19 @@ async def a_handler(
     async with AsyncExitStack() as stack:
         pool = await open_pool(url)
         stack.callback(pool.terminate)
-        book = BrandCache()
+        brand_cache = BrandCache()
         async with transaction(pool) as connection:
             await brands.apply(connection, brand or a_brand(), SEALER)
-            await book.refresh(connection)
+            await brand_cache.refresh(connection)
         identity = await stack.enter_async_context(IdentityClient(sandbox.identity_policy()))
         wakeups = WakeupHub(url)
         handler = EventHandler(
             pool,
             wakeups,
-            book,
+            brand_cache,
             identity,
             MintHashWaiters(pool, wakeups),
-            RequestSignatures(pool, SEALER, book),
+            RequestSignatures(pool, SEALER, brand_cache),
             await stack.enter_async_context(RateLimits()),
             capacity or MintCapacity(pool, FakeNode().node, CHAIN_ID, LTZ_AT),
             erased=ErasedAddresses(SEALER),

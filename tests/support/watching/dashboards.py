@@ -126,7 +126,7 @@ _DASHBOARDS: Final[dict[str, tuple[Panel, ...]]] = {
         Panel("Backfill: time left", _most("ltzd_indexer_backfill_seconds_left"), "s"),
         Panel("Reorgs", (("reorgs", "sum(increase(ltzd_indexer_reorgs_total[1h]))"),)),
         Panel(
-            "Facts mended",
+            "Facts corrected",
             (("{{kind}}", "sum by (kind) (increase(ltzd_indexer_facts_mended_total[1h]))"),),
         ),
         Panel("Nodes' heights", _most("ltzd_chain_node_height", "node")),

@@ -262,14 +262,14 @@ async def test_a_node_or_provider_that_is_away_is_told_while_events_are_taken(
     brand = await surface.brand(unlimited_rule())
 
     async def says(word: str, **states: str) -> None:
-        async def look() -> bool:
+        async def is_so() -> bool:
             health = await surface.get("/health")
             services: dict[str, Any] = health.body["services"]
             return (health.status, health.body["status"]) == (200, word) and all(
                 services[name.replace("_", "-")] == state for name, state in states.items()
             )
 
-        await until(look, 5)
+        await until(is_so, 5)
 
     surface.node.is_down = True
     await says("degraded", blockchain="unavailable", database="connected")

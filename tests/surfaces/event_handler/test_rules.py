@@ -978,7 +978,7 @@ async def test_a_bypass_event_counts_as_a_claim_of_later_normal_ones(
 async def test_of_two_rules_that_are_broken_the_earlier_one_answers(
     event_surface: EventSurface,
 ) -> None:
-    """A request breaks every rule, and each step mends the first that it breaks."""
+    """A request breaks every rule, and each step keeps the first one that was broken."""
     brand = await event_surface.brand(
         {"type": "form_submit", "enabled": False},
         {

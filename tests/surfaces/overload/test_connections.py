@@ -218,7 +218,7 @@ async def test_a_connection_that_ends_within_a_head_is_no_error(
 async def test_a_head_that_a_stop_gives_up_at_its_very_end_is_no_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The time for clients and that of a stop in a hurry end in the same moment."""
+    """The time for clients and that of a stop at once end in the same moment."""
     async with a_server(HttpPolicy()) as (url, app):
         client = await Client.of(url, HEALTH[:-2])
         limit = app.ctx.connection_limit
@@ -347,7 +347,7 @@ class _HeldConnection:
         self.is_read = self.is_late = True
         self.late_reads += 1
 
-    def is_read_in_time(self) -> None:
+    def mark_in_time(self) -> None:
         self.is_late = False
 
 

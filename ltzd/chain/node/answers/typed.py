@@ -206,7 +206,7 @@ def _optional(number: str | None) -> int | None:
 def logs_of(
     answer: Any, blocks: range | None = None, block_hash: Hash32 | None = None
 ) -> list[dict[str, Any]]:
-    """Checks position and contract of each log, and that topics and data are texts.
+    """Check position and contract of each log, and that topics and data are texts.
 
     The contracts' `decode_log` checks the rest. Raises NodeUnavailable also for a log outside of
     `blocks`, or of another block than that of `block_hash`.

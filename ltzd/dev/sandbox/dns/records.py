@@ -43,7 +43,7 @@ class TxtRecordStore:
         self._put(name_of(str(record["name"])), tuple(map(str, values)), setter)
 
     async def set(self, name: Name, values: tuple[str, ...], setter: Setter) -> None:
-        """Replaces the name's values; an empty tuple removes the record."""
+        """Replace the name's values; an empty tuple removes the record."""
         if setter == "start" and self._set_by.get(name) == "control":
             return
         self._put(name, values, setter)

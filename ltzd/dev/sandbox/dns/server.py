@@ -80,7 +80,7 @@ class DnsServer:
         return DnsPolicy((_HOST,), self._port)
 
     async def set_txt(self, name: str, values: list[str]) -> None:
-        """Sets a default; does nothing if the control endpoint has set this name."""
+        """Set a default; does nothing if the control endpoint has set this name."""
         assert self._store is not None, "the sandbox has not started"
         await self._store.set(name_of(name), tuple(values), "start")
 
@@ -98,7 +98,7 @@ class DnsServer:
         return json_reply({"name": name.to_text(omit_final_dot=True), "txt": values})
 
     async def reply(self, raw: bytes, max_bytes: int) -> bytes | None:
-        """Returns the answer, or None for no answer.
+        """Return the answer, or None for no answer.
 
         `max_bytes` 0 takes the limit of the query's own EDNS payload size.
         """
@@ -157,7 +157,7 @@ class DnsServer:
         raise Misconfigured("The sandbox's name server finds no free port.")
 
     async def _bind(self, port: int) -> int:
-        """Binds TCP and UDP to one port; 0 takes a free one. Returns the port."""
+        """Bind TCP and UDP to one port; 0 takes a free one. Returns the port."""
         self._tcp = await asyncio.start_server(self._serve_connection, _HOST, port)
         port = self._tcp.sockets[0].getsockname()[1]
         try:
@@ -179,7 +179,7 @@ class _Datagrams(asyncio.DatagramProtocol):
 
 
 def _remembered_port(file: Path) -> int:
-    """Returns the port of the last start, or 0."""
+    """Return the port of the last start, or 0."""
     try:
         return int(file.read_text())
     except (OSError, ValueError):

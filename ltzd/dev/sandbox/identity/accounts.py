@@ -121,7 +121,7 @@ _LOOKED_UP = {(kind, field) for kind, _, field in LOOKUPS.values()}
 
 
 def parse_account(value: object, place: str) -> Account:
-    """Parses a linked account; `place` is its path in the request, for errors."""
+    """Parse a linked account; `place` is its path in the request, for errors."""
     if not isinstance(value, dict):
         raise BadInputError(place, "must be a JSON object")
     kind = value.get("type")

@@ -82,7 +82,7 @@ class TokenSigningKeys:
         self._published = [app.signing_key]
 
     def rotate(self, *, keeps_old: bool) -> None:
-        """Signs with a new key from now on; `keeps_old` leaves the old keys in the key set."""
+        """Sign with a new key from now on; `keeps_old` leaves the old keys in the key set."""
         self.newest = ec.generate_private_key(ec.SECP256R1())
         self._published = [*(self._published if keeps_old else ()), self.newest]
 

@@ -19,10 +19,10 @@ _MAX_LIMIT = 1_000_000
 
 
 class UserLimit:
-    """A sliding window of a minute; `users_per_minute` 0 is no limit."""
+    """A sliding window of a minute; a limit of 0 is none."""
 
-    def __init__(self, users_per_minute: int = 0) -> None:
-        self._limit = users_per_minute
+    def __init__(self) -> None:
+        self._limit = 0
         self._created_at: deque[float] = deque()
 
     async def handle_control(self, request: web.Request) -> web.Response:
@@ -34,7 +34,7 @@ class UserLimit:
         return json_reply({"usersPerMinute": self._limit})
 
     def refusal(self) -> web.Response | None:
-        """Counts one more user and returns None, or returns the 429."""
+        """Count one more user and return None, or return the 429."""
         now = time.monotonic()
         while self._created_at and self._created_at[0] <= now - _WINDOW_SECONDS:
             self._created_at.popleft()

@@ -57,7 +57,7 @@ class TokenControl:
         )
 
     async def log_in(self, email: str) -> tuple[str, str]:
-        """Returns an access token of the address's owner, and the owner's wallet."""
+        """Return an access token of the address's owner, and the owner's wallet."""
         user = await self._user_with_wallet({"type": "email", "address": email})
         token = self._issuer.access_token(user, _LIFETIME_SECONDS, {})
         return token, user.wallets[0].address

@@ -91,7 +91,7 @@ class UserStore:
         return next((self._by_account[key] for key in keys if key in self._by_account), None)
 
     def owner_of(self, accounts: Sequence[Account]) -> SandboxUser | None:
-        """Returns the user who has all of these accounts, or None if no user has any.
+        """Return the user who has all of these accounts, or None if no user has any.
 
         Raises AccountsConflictError if only some of them are a user's.
         """
@@ -116,7 +116,7 @@ class UserStore:
     def add_wallets(
         self, user: SandboxUser, wallets: Sequence[WalletRequest], idempotency_key: str | None
     ) -> None:
-        """Creates wallets in each call, as the vendor does, unless the key was used before."""
+        """Create wallets in each call, as the vendor does, unless the key was used before."""
         if idempotency_key is not None and idempotency_key in user.spent_keys:
             return
         next_index = len(user.wallets)
@@ -126,7 +126,7 @@ class UserStore:
         user.sequence = self._journal.append({**record, "wallets": _wallet_records(new)})
 
     def link(self, user: SandboxUser, account: Account) -> None:
-        """Moves the account to this user from whichever user had it."""
+        """Move the account to this user from whichever user had it."""
         if self._by_account.get(identity_key(account)) is not user:
             self._move(user, account)
             record = {"kind": "linked", "subject": user.subject, "account": account}
@@ -141,12 +141,12 @@ class UserStore:
         return self._journal.is_durable(user.sequence)
 
     async def saved(self, user: SandboxUser) -> SandboxUser:
-        """Returns the user once all of its records are on disk."""
+        """Return the user once all of its records are on disk."""
         await self._journal.wait_durable(user.sequence)
         return user
 
     def apply_record(self, record: Record) -> None:
-        """Applies one record of the journal at the start."""
+        """Apply one record of the journal at the start."""
         wallets = [_wallet_from(row) for row in _rows(record["wallets"])]
         if record["kind"] == "wallets":
             key = record["idempotency_key"]
@@ -180,7 +180,7 @@ class UserStore:
         self._index_wallets(user, user.wallets)
 
     def _move(self, user: SandboxUser, account: Account) -> None:
-        """Moves the account with the fields that it had at its former owner."""
+        """Move the account with the fields that it had at its former owner."""
         key = identity_key(account)
         former = self._by_account.get(key)
         if former is not None:

@@ -104,7 +104,7 @@ class _Owner:
     async def ask(
         self, method: str, path: str, body: object = None
     ) -> tuple[int, Mapping[str, Any]]:
-        """Returns status and body. Raises ClientError, TimeoutError or ValueError."""
+        """Return status and body. Raises ClientError, TimeoutError or ValueError."""
         url = self._url + path
         async with self._http.request(method, url, json=body, headers=self._headers) as answer:
             content = {} if answer.status == 204 else await answer.json()

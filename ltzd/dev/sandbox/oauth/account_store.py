@@ -43,7 +43,7 @@ class AccountStore:
         self._members: dict[tuple[str, str], GuildMember] = {}
 
     def find(self, provider: OAuthProvider, account_id: str) -> ProviderAccount | None:
-        """Returns the account if it exists at the provider."""
+        """Return the account if it exists at the provider."""
         account = self._accounts.get((provider, account_id))
         if account is not None:
             return account if account.is_known else None
@@ -55,7 +55,7 @@ class AccountStore:
         )
 
     def find_by_username(self, provider: OAuthProvider, username: str) -> ProviderAccount | None:
-        """Returns the account of a username, without regard to letter case."""
+        """Return the account of a username, without regard to letter case."""
         for (of, _), account in self._accounts.items():
             if of == provider and account.username.lower() == username.lower():
                 return account if account.is_known else None
@@ -77,7 +77,7 @@ class AccountStore:
         username: str | None,
         is_known: bool | None,
     ) -> ProviderAccount:
-        """Changes an account; an argument that is None leaves its value as it was."""
+        """Change an account; an argument that is None leaves its value as it was."""
         before = self._accounts.get((provider, account_id)) or ProviderAccount(
             account_id, generated_username(provider, account_id)
         )
@@ -109,7 +109,7 @@ class AccountStore:
         )
 
     def apply_record(self, record: Record) -> None:
-        """Applies one record of the journal. Raises KeyError or TypeError if it is malformed."""
+        """Apply one record of the journal. Raises KeyError or TypeError if it is malformed."""
         account_id = str(record["id"])
         if record["kind"] == "person":
             provider = _BY_NAME[str(record["provider"])]

@@ -82,7 +82,7 @@ class ClientsApi:
         return json_reply({"business_discovery": result, "id": INSTAGRAM_USER})
 
     async def _tiktok_token(self, request: web.Request) -> web.Response:
-        """Refuses a wrong client secret with status 200, as TikTok does."""
+        """Refuse a wrong client secret with status 200, as TikTok does."""
         form = await request.post()
         key, secret = form.get("client_key"), form.get("client_secret")
         if key != CLIENT_ID or not self._credentials.matches("tiktok", str(secret)):

@@ -67,7 +67,7 @@ class AccountApis:
         )
 
     def revoke_client_tokens(self) -> None:
-        """Ends all client tokens, as the providers may at any time."""
+        """End all client tokens, as the providers may at any time."""
         self._clients.spotify_tokens.revoke_all()
         self._clients.tiktok_tokens.revoke_all()
 
@@ -80,7 +80,7 @@ def levels_url(url: str) -> str:
 async def _restore(
     journal: Journal, records: list[Record]
 ) -> tuple[AccountCredentials, AccountStore]:
-    """Reads the journal; a new journal gets new credentials as its first record."""
+    """Read the journal; a new journal gets new credentials as its first record."""
     store = AccountStore(journal)
     if not records:
         credentials = AccountCredentials.new()

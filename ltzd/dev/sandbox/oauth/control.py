@@ -57,7 +57,7 @@ class AccountControl:
         return json_reply(answer)
 
     def _member_in(self, body: Body, provider: OAuthProvider, user: str) -> GuildMember | None:
-        """Returns the changed member, or None if the request names no guild."""
+        """Return the changed member, or None if the request names no guild."""
         if "guildId" not in body:
             for name in _GUILD_FIELDS:
                 if name in body:

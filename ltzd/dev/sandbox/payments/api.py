@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import re
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -118,7 +119,7 @@ class PaymentsApi:
 
     def _create(self, call: ApiCall) -> tuple[Change, Json]:
         expand = _expanded(call.form)
-        session = parse_session(call.form, self._operations.sessions.now())
+        session = parse_session(call.form, time.time())
         call.form.refuse_unread()
         content = payment_objects.session(session, call.origin, expand)
         return Change(session), content
@@ -146,7 +147,7 @@ class PaymentsApi:
         session = self._operations.sessions.session_of_intent(intent_id)
         if session is None or session.payment is None:
             raise _unknown("payment_intent", intent_id, "payment_intent")
-        now = self._operations.sessions.now()
+        now = time.time()
         change = payment_changes.refunded(session, now, amount, reason, metadata)
         refund = change.session.refunds[-1]
         return change, payment_objects.refund(change.session, session.payment, refund)

@@ -64,7 +64,7 @@ class SandboxPaymentProvider:
 
 
 async def _restore(journal: Journal, records: list[Record]) -> tuple[PaymentsAccount, SessionStore]:
-    """Reads the journal; a new journal gets a new account as its first record."""
+    """Read the journal; a new journal gets a new account as its first record."""
     store = SessionStore(journal)
     if not records:
         account = PaymentsAccount.new()

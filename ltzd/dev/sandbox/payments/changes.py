@@ -58,7 +58,7 @@ def refunded(
     reason: str | None = None,
     metadata: dict[str, str] | None = None,
 ) -> Change:
-    """Appends a refund of `amount`, by default of all that is not refunded yet."""
+    """Append a refund of `amount`, by default of all that is not refunded yet."""
     payment = _settled_payment(session)
     if session.dispute is not None:
         raise ProviderError(f"{payment.charge_id} has been charged back.", code="charge_disputed")
@@ -80,12 +80,12 @@ def refunded(
     )
 
 
-def disputed(session: SandboxSession, now: float, reason: str = "fraudulent") -> Change:
+def disputed(session: SandboxSession, now: float) -> Change:
     payment = _settled_payment(session)
     left = session.amount - session.amount_refunded
     if session.dispute is not None or left == 0:
         raise _unexpected("Nothing of this charge is left to dispute.")
-    dispute = ChargeDispute(new_id("du"), int(now), left, reason)
+    dispute = ChargeDispute(new_id("du"), int(now), left, "fraudulent")
     changed = replace(session, dispute=dispute)
     object_ = objects.dispute(changed, payment, dispute)
     return Change(changed, (("charge.dispute.created", object_),))

@@ -1,5 +1,7 @@
 """The control endpoint of payments: pays, refunds or disputes a checkout session for a test."""
 
+import time
+
 from aiohttp import web
 
 from ltzd.dev.sandbox.payments import changes as payment_changes
@@ -53,7 +55,7 @@ class PaymentControl:
     def _change(
         self, session: SandboxSession, kind: str, status: str, amount: int | None
     ) -> Change | None:
-        now = self._operations.sessions.now()
+        now = time.time()
         match kind:
             case "refund":
                 return payment_changes.refunded(session, now, amount)
@@ -69,7 +71,7 @@ class PaymentControl:
         return payment_changes.completed(session, now, is_paid=status == "paid")
 
     async def _reply(self, session: SandboxSession, change: Change | None) -> web.Response:
-        """Applies the change; without one, sends the events of the last change again."""
+        """Apply the change; without one, send the events of the last change again."""
         if change is None:
             events = await self._operations.resend(session)
         else:
@@ -95,7 +97,7 @@ class PaymentControl:
 
 
 def _one_of(body: Body, name: str, choices: tuple[str, ...]) -> str:
-    """Returns the field's value; the first choice is the default."""
+    """Return the field's value; the first choice is the default."""
     value = body.get(name, choices[0])
     if not isinstance(value, str) or value not in choices:
         raise BadInputError(name, f"must be one of {', '.join(choices)}")

@@ -39,7 +39,7 @@ class _Delivery:
 
 
 class EventSender:
-    """Events without an address, or after `stop`, wait in the book that keeps them."""
+    """Events without an address, or after `stop`, wait in the store that keeps them."""
 
     def __init__(self, signing_secret: str, mark_delivered: Callable[[SignedEvent], None]) -> None:
         self._signing_secret = signing_secret
@@ -59,7 +59,7 @@ class EventSender:
         self.send(undelivered)
 
     def set_url(self, url: str) -> None:
-        """Sets the URL of all further attempts, also for events that are under way."""
+        """Set the URL of all further attempts, also for events that are under way."""
         self._url = url
         waiting, self._waiting = self._waiting, []
         self.send(waiting)
@@ -84,7 +84,7 @@ class EventSender:
                 self._deliveries[event.id] = _Delivery(task, tried)
 
     async def wait_first_attempts(self, events: Iterable[SignedEvent], seconds: float) -> None:
-        """Waits until each event has been tried once, at most `seconds`."""
+        """Wait until each event has been tried once, at most `seconds`."""
         deliveries = [
             self._deliveries[event.id] for event in events if event.id in self._deliveries
         ]
@@ -109,7 +109,7 @@ class EventSender:
             tried.set()
 
     async def _attempt(self, event: SignedEvent) -> str | None:
-        """Returns the reason of a failure, or None after a delivery."""
+        """Return the reason of a failure, or None after a delivery."""
         async with self._slots:
             assert self._session is not None
             assert self._url is not None

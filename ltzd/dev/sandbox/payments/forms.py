@@ -97,7 +97,7 @@ class Form:
         return {key: value for key, value in entries.items() if value}
 
     def skip(self, names: Iterable[str]) -> None:
-        """Accepts parameters that have no effect in the sandbox."""
+        """Accept parameters that have no effect in the sandbox."""
         for name in names:
             for field in [field for field in self._unread if field.partition("[")[0] == name]:
                 del self._unread[field]

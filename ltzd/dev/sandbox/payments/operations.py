@@ -1,5 +1,7 @@
 """Applies changes to checkout sessions: stores a change first, then sends its events."""
 
+import time
+
 import msgspec
 
 from ltzd.dev.sandbox.payments import objects
@@ -28,7 +30,7 @@ class PaymentOperations:
         cause: dict[str, object] = NO_REQUEST,
         reply: KeptReply | None = None,
     ) -> tuple[SignedEvent, ...]:
-        """Stores the change and starts sending its events; returns once the change is on disk.
+        """Store the change and start sending its events; returns once the change is on disk.
 
         The session must not have changed since the caller computed the change: the caller awaits
         nothing in between.
@@ -40,7 +42,7 @@ class PaymentOperations:
         return events
 
     async def resend(self, session: SandboxSession) -> tuple[SignedEvent, ...]:
-        """Sends the events of the session's payment again, as the provider may do."""
+        """Send the events of the session's payment again, as the provider may do."""
         await self.sessions.saved(session)
         events = self.sessions.completion_events(session.id)
         self._sender.send(events)
@@ -51,5 +53,5 @@ class PaymentOperations:
 
     def _event(self, kind: str, about: dict[str, object], cause: dict[str, object]) -> SignedEvent:
         event_id = new_id("evt")
-        body = objects.event(event_id, kind, about, self.sessions.now(), cause)
+        body = objects.event(event_id, kind, about, time.time(), cause)
         return SignedEvent(event_id, kind, msgspec.json.encode(body).decode())

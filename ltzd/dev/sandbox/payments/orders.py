@@ -74,7 +74,7 @@ def _currency(form: Form, name: str) -> str:
 
 
 def _check_total(currency: str, total: int) -> None:
-    """Refuses a total outside the limits; a total of zero requires no payment."""
+    """Refuse a total outside the limits; a total of zero requires no payment."""
     if 0 < total < _MIN_AMOUNTS[currency]:
         raise ProviderError(
             f"The total must be at least {_MIN_AMOUNTS[currency]} {currency} cents.",

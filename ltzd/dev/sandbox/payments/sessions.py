@@ -6,7 +6,6 @@ are in the currency's smallest unit (cents), times in Unix seconds.
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -112,9 +111,8 @@ class _Step:
 
 
 class SessionStore:
-    def __init__(self, journal: Journal, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self.now = now
         self._sessions: dict[str, SandboxSession] = {}
         self._of_intents: dict[str, str] = {}
         self._sequences: dict[str, int] = {}
@@ -124,14 +122,14 @@ class SessionStore:
 
     def session(self, session_id: str) -> SandboxSession | None:
         session = self._sessions.get(session_id)
-        return None if session is None else session.at(self.now())
+        return None if session is None else session.at(time.time())
 
     def session_of_intent(self, intent_id: str) -> SandboxSession | None:
         return self.session(self._of_intents.get(intent_id, ""))
 
     def newest(self, limit: int) -> list[SandboxSession]:
         return [
-            session.at(self.now()) for session in list(self._sessions.values())[: -limit - 1 : -1]
+            session.at(time.time()) for session in list(self._sessions.values())[: -limit - 1 : -1]
         ]
 
     def reply(self, key: str) -> KeptReply | None:
@@ -159,17 +157,17 @@ class SessionStore:
         self._index(step, sequence)
 
     async def saved(self, session: SandboxSession) -> SandboxSession:
-        """Returns the session once it is on disk."""
+        """Return the session once it is on disk."""
         await self._journal.wait_durable(self._sequences[session.id])
         return session
 
     def mark_delivered(self, event: SignedEvent) -> None:
-        """Records a delivery without waiting; after a kill -9 the event may be sent again."""
+        """Record a delivery without waiting; after a kill -9 the event may be sent again."""
         if self._undelivered.pop(event.id, None) is not None:
             self._journal.append({"kind": "delivered", "event": event.id})
 
     def apply_record(self, record: Record) -> None:
-        """Applies one record of the journal at the start."""
+        """Apply one record of the journal at the start."""
         if record["kind"] == "delivered":
             self._undelivered.pop(str(record["event"]), None)
         else:

@@ -80,7 +80,7 @@ class SiteApi:
     def _log_in(
         self, request: web.Request
     ) -> tuple[HostSiteUser | web.Response | None, str | None]:
-        """Returns the user or the refusal, and for a cookie log-in a fresh nonce."""
+        """Return the user or the refusal, and for a cookie log-in a fresh nonce."""
         session = self._sessions.session_in(request.cookies)
         login = None if session.user is not None else _password_login(request)
         if login is not None:
@@ -113,7 +113,7 @@ def _site_of(request: web.Request) -> str:
 
 
 def _password_login(request: web.Request) -> tuple[str, str] | None:
-    """Returns name and password of a Basic header; ignores any other header."""
+    """Return name and password of a Basic header; ignores any other header."""
     scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
     try:
         pair = base64.b64decode(encoded.strip(), validate=True).decode()

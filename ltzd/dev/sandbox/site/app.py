@@ -71,7 +71,7 @@ class HostSite:
         ]
 
     def set_ltzd_url(self, url: str) -> None:
-        """Sets where the loyalty routes lead; before that they answer 503."""
+        """Set where the loyalty routes lead; before that they answer 503."""
         self._proxy.set_ltzd_url(url)
 
     def section(self) -> dict[str, str]:
@@ -129,7 +129,7 @@ def _confirmed_in(body: Body) -> bool | None:
 
 
 async def _restore(journal: Journal, records: list[Record]) -> tuple[bytes, SiteUsers]:
-    """Reads the journal; a new journal gets a new secret as its first record."""
+    """Read the journal; a new journal gets a new secret as its first record."""
     users = SiteUsers(journal)
     if not records:
         secret = secrets.token_bytes(32)

@@ -52,7 +52,7 @@ class DemoSiteFiles:
         return web.Response(text=self._texts[name], content_type=kind, headers=_HEADERS)
 
     def page(self, content: str, status: int = 200, **values: str) -> web.Response:
-        """Renders the file `content` inside the frame; values are escaped."""
+        """Render the file `content` inside the frame; values are escaped."""
         escaped = {name: html.escape(value) for name, value in values.items()}
         inside = self._templates[content].substitute(escaped)
         text = self._templates["frame.html"].substitute(escaped | {"content": inside})

@@ -29,7 +29,7 @@ class DemoSiteProxy:
         self._http: aiohttp.ClientSession | None = None
 
     def set_ltzd_url(self, ltzd_url: str) -> None:
-        """Sets ltzd's public URL; before that, every request is answered with 503."""
+        """Set ltzd's public URL; before that, every request is answered with 503."""
         self._ltzd_url = ltzd_url.rstrip("/")
 
     def routes(self) -> list[web.RouteDef]:

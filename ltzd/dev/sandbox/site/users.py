@@ -61,7 +61,7 @@ class SiteUsers:
         return user
 
     async def change_email(self, user: HostSiteUser, email: str) -> HostSiteUser | None:
-        """Returns the changed user, or None if another user has the address."""
+        """Return the changed user, or None if another user has the address."""
         owner = self.by_email(email)
         if owner is not None and owner.id != user.id:
             return None
@@ -71,7 +71,7 @@ class SiteUsers:
         return await self._save(replace(user, email=email, email_confirmed=confirmed))
 
     async def set_confirmed(self, user: HostSiteUser, confirmed: bool | None) -> HostSiteUser:
-        """Sets the reported state; `confirmed` None plays WordPress core, which reports none."""
+        """Set the reported state; `confirmed` None plays WordPress core, which reports none."""
         is_core_alone = confirmed is None
         return await self._save(
             replace(user, email_confirmed=confirmed, is_core_alone=is_core_alone)
@@ -84,13 +84,13 @@ class SiteUsers:
         return user
 
     async def create_demo_user(self) -> None:
-        """Creates the demo user if there is none, which a kill may have prevented before."""
+        """Create the demo user if there is none, which a kill may have prevented before."""
         if self.by_username(DEMO_USERNAME) is None:
             self._create(DEMO_USERNAME, _new_password())
         await self._journal.wait_durable(self._newest)
 
     def apply_record(self, record: Record) -> None:
-        """Applies one record; raises KeyError, TypeError or ValueError if it is malformed."""
+        """Apply one record; raises KeyError, TypeError or ValueError if it is malformed."""
         roles, password = record["roles"], record["application_password"]
         # Journals of older versions lack these two fields.
         confirmed, is_core_alone = record.get("email_confirmed"), record.get("is_core_alone")
@@ -127,7 +127,7 @@ class SiteUsers:
         return f"member-{user_id}@{HOST}"
 
     def _index(self, user: HostSiteUser) -> None:
-        """Adds a new user or replaces an existing one."""
+        """Add a new user or replace an existing one."""
         previous = self.by_username(user.username)
         if previous is not None:
             del self._by_email[previous.email.lower()]
@@ -136,7 +136,7 @@ class SiteUsers:
 
 
 def is_password_of(user: HostSiteUser, given: str) -> bool:
-    """Compares the passwords without spaces and other characters that are no letter or digit."""
+    """Compare the passwords without spaces and other characters that are no letter or digit."""
     stored = user.application_password
     plain = re.sub(r"[^A-Za-z0-9]", "", given)
     return stored is not None and hmac.compare_digest(stored.encode(), plain.encode())

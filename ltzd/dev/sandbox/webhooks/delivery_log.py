@@ -62,7 +62,7 @@ class DeliveryLog:
         return list(self._deliveries.values())
 
     async def record_arrival(self, delivery: ReceivedDelivery) -> int:
-        """Returns the delivery's number once it is on disk."""
+        """Return the delivery's number once it is on disk."""
         number = self._next
         self._next += 1
         await self._write({"kind": _CAME, "number": number, "delivery": asdict(delivery)})
@@ -84,7 +84,7 @@ class DeliveryLog:
         await journal.wait_durable(sequence)
 
     def _apply(self, record: Record) -> None:
-        """Applies one record, new or read from the journal."""
+        """Apply one record, new or read from the journal."""
         self._lines += 1
         if record["kind"] == _EMPTIED:
             self._deliveries.clear()
@@ -100,7 +100,7 @@ class DeliveryLog:
             self._deliveries[number] = replace(self._deliveries[number], status=status)
 
     async def _compact(self) -> None:
-        """Rewrites the journal; closing the old one completes all writes that are waited for."""
+        """Rewrite the journal; closing the old one completes all writes that are waited for."""
         await self._open_journal().close()
         records: list[Record] = [
             {"kind": _CAME, "number": number, "delivery": asdict(delivery)}
@@ -116,7 +116,7 @@ class DeliveryLog:
 
 
 def _replace(path: Path, records: list[Record]) -> None:
-    """Replaces the file atomically."""
+    """Replace the file atomically."""
     unfinished = path.with_suffix(".new")
     with unfinished.open("wb") as file:
         os.fchmod(file.fileno(), 0o600)

@@ -89,7 +89,7 @@ class MinedBlock:
         return self.bloom & bits == bits
 
     def ancestry(self) -> "Iterator[MinedBlock]":
-        """Yields this block, its parent and so on to genesis."""
+        """Yield this block, its parent and so on to genesis."""
         block: MinedBlock | None = self
         while block is not None:
             yield block

@@ -46,7 +46,7 @@ class UnrunnableError(Exception):
 def build(
     plan: BlockPlan, state_for: Callable[[Header], EvmState], begun: MinedBlock | None = None
 ) -> BuiltBlock:
-    """Executes each candidate once; `state_for` gives the state that a header starts from.
+    """Execute each candidate once; `state_for` gives the state that a header starts from.
 
     The block holds what `begun` holds, whose state is then the one to start from.
     """

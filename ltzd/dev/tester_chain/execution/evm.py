@@ -104,7 +104,7 @@ class Evm:
         sender: Address,
         overrides: Overrides = NO_OVERRIDES,
     ) -> CallOutcome:
-        """Executes after the transactions of `block`, as part of it, without keeping changes.
+        """Execute after the transactions of `block`, as part of it, without keeping changes.
 
         The sender pays the fees that the request names. Balance and fees have been checked.
         """
@@ -140,7 +140,7 @@ class Evm:
         return account_proof(self._database(block), block.state_root, address, slots)
 
     def change_state(self, block: MinedBlock, change: Callable[[EvmState], None]) -> Hash32:
-        """Applies a change to the state after `block`; returns the new root."""
+        """Apply a change to the state after `block`; returns the new root."""
         state = self.state_after(block)
         change(state)
         state.persist()

@@ -10,7 +10,7 @@ RlpFault = rlp.exceptions.RLPException
 
 
 def encode(item: object) -> bytes:
-    """Encodes nested lists of bytes and integers, and rlp's serializable objects."""
+    """Encode nested lists of bytes and integers, and rlp's serializable objects."""
     encoder = cast("Any", rlp)
     return bytes(encoder.encode(item))
 

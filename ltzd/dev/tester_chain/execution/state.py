@@ -170,7 +170,7 @@ class EvmState:
         self._inner.delete_storage(address)
 
     def run(self, transaction: EvmTransaction) -> Execution:
-        """Executes a transaction and charges its gas; earlier changes can no longer be reverted."""
+        """Execute a transaction and charge its gas; earlier changes can no longer be reverted."""
         self._inner.lock_changes()
         computation: ComputationAPI = self._inner.apply_transaction(transaction)
         spent = transaction.gas - computation.get_gas_remaining()

@@ -67,7 +67,7 @@ def _unpacked(dump: bytes) -> bytes:
 
 
 def _account(state: EvmState, address: Address, slots: Iterable[int]) -> dict[str, object] | None:
-    """Returns None if the account does not exist."""
+    """Return None if the account does not exist."""
     storage = {
         _word(slot): _word(value) for slot in slots if (value := state.storage(address, slot))
     }

@@ -125,7 +125,7 @@ class EvmTransaction(TransactionFields):
 
 
 def decode_raw(raw: bytes) -> EvmTransaction:
-    """Decodes signed bytes and recovers the sender. Raises JsonRpcError."""
+    """Decode signed bytes and recover the sender. Raises JsonRpcError."""
     try:
         transaction = _decode(raw)
     except (UndecodableError, RlpFault) as error:

@@ -37,7 +37,7 @@ METHODS: Final[dict[str, RpcMethod]] = {}
 
 
 def method(*names: str, params_at_most: int = 0) -> Callable[[Handler], Handler]:
-    """Registers a handler under its names; more parameters are refused, as in geth."""
+    """Register a handler under its names; more parameters are refused, as in geth."""
 
     def register(handle: Handler) -> Handler:
         METHODS.update(dict.fromkeys(names, RpcMethod(handle, params_at_most)))

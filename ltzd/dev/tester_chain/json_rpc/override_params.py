@@ -28,7 +28,7 @@ _HEADER_FIELDS: Final[Mapping[str, tuple[str, Callable[[object, str], int | byte
 
 
 def overrides(params: Params, position: int) -> Overrides:
-    """Reads the state overrides at `position` and the block overrides after them."""
+    """Read the state overrides at `position` and the block overrides after them."""
     accounts, block = params.given(position), params.given(position + 1)
     return Overrides(
         {} if accounts is None else _accounts(params.mapping(position, "stateOverrides")),
@@ -72,7 +72,7 @@ def _slots(value: object) -> dict[int, int]:
 
 
 def _header(fields: Mapping[str, object]) -> dict[str, int | bytes]:
-    """Ignores fields without a meaning for the EVM here, such as withdrawals."""
+    """Ignore fields without a meaning for the EVM here, such as withdrawals."""
     return {
         _HEADER_FIELDS[name][0]: _HEADER_FIELDS[name][1](value, name)
         for name, value in fields.items()

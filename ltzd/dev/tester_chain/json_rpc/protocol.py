@@ -36,7 +36,7 @@ _SENDING = frozenset(
 async def answer(
     context: MethodContext, methods: Mapping[str, RpcMethod], body: bytes | str
 ) -> bytes:
-    """Returns the reply to a message; empty if the message holds only notifications."""
+    """Return the reply to a message; empty if the message holds only notifications."""
     try:
         message = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

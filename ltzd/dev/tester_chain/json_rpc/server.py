@@ -40,7 +40,7 @@ _BACKLOG: Final = 1_024
 async def serve(
     port: int, block_time: float, *, host: str = "127.0.0.1", chain_id: int = DEFAULT_CHAIN_ID
 ) -> None:
-    """Serves until cancelled or signalled. Raises Misconfigured if the port is taken."""
+    """Serve until cancelled or signalled. Raises Misconfigured if the port is taken."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

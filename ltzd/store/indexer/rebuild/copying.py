@@ -22,7 +22,7 @@ _BLOCKS: Final = 200
 
 
 async def start(connection: Connection, chain_id: int, contracts: Sequence[Address]) -> None:
-    """Puts the fresh cursor at the first kept block, in the transaction that creates the tables.
+    """Put the fresh cursor at the first kept block, in the transaction that creates the tables.
 
     No earlier holder of a term can have the fresh epoch: it follows from the time.
     """
@@ -63,7 +63,7 @@ async def copy_next(
     fact_tables: Sequence[str],
     derive: Sequence[Derive],
 ) -> bool:
-    """Copies the next blocks' facts below `from_block`; returns whether there were any.
+    """Copy the next blocks' facts below `from_block`; returns whether there were any.
 
     Only final blocks are copied: the live index may still undo the others. Raises LaneLost if the
     term of `epoch` is over.

@@ -22,7 +22,7 @@ CHAINS: Final = "chains"
 
 
 async def create(connection: Connection, tables: Iterable[str]) -> None:
-    """Creates the fresh tables anew, in the caller's transaction.
+    """Create the fresh tables anew, in the caller's transaction.
 
     Drops those that an earlier attempt has left. `chains` is created without a row.
     """
@@ -38,13 +38,13 @@ async def create(connection: Connection, tables: Iterable[str]) -> None:
 
 
 async def drop_fresh(connection: Connection) -> None:
-    """Drops the fresh tables, in the caller's transaction; `chains` stays, empty."""
+    """Drop the fresh tables, in the caller's transaction; `chains` stays, empty."""
     await _drop_all(connection, FRESH)
     await _create_chains(connection, await live_schema(connection))
 
 
 async def drop_replaced(connection: Connection) -> bool:
-    """Drops one old table, and returns whether there was one; repeat it to drop them all.
+    """Drop one old table, and return whether there was one; repeat it to drop them all.
 
     One table for each transaction: each is locked until its last reader is done.
     """

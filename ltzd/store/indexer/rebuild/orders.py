@@ -183,10 +183,10 @@ async def is_still(connection: Connection, rebuild: Rebuild) -> bool:
 
 
 async def restart_if_kept(connection: Connection, block: int) -> None:
-    """Begin an open rebuild again that keeps facts of `block`, in the transaction that mends them.
+    """Begin an open rebuild that keeps facts of `block` again; the caller corrects these facts.
 
-    A rebuild that has not begun waits for this transaction's end, so that it copies mended facts.
-    Does nothing for facts that are mended in the fresh tables themselves.
+    A rebuild that has not begun waits for the end of this transaction and copies corrected facts.
+    Does nothing for facts that are corrected in the fresh tables themselves.
     """
     await connection.execute(
         """

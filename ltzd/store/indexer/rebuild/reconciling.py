@@ -20,7 +20,7 @@ BATCH = 1_000
 
 
 async def record_mints(connection: Connection, rebuild_id: int) -> bool:
-    """Records the mints of the next blocks on their rewards; returns whether more blocks follow."""
+    """Record the mints of the next blocks on their rewards; returns whether more blocks follow."""
     await _lock(connection)
     done, last = await connection.fetchrow(
         """
@@ -76,7 +76,7 @@ async def record_mints(connection: Connection, rebuild_id: int) -> bool:
 
 
 async def clear_lost_mints(connection: Connection, rebuild_id: int) -> bool:
-    """Clears the next rewards' mints that are not in the index; returns whether more follow."""
+    """Clear the next rewards' mints that are not in the index; returns whether more follow."""
     await _lock(connection)
     last: UUID | None = await connection.fetchval(
         """
@@ -120,7 +120,7 @@ async def clear_lost_mints(connection: Connection, rebuild_id: int) -> bool:
 
 
 async def mark_lost_payments(connection: Connection, above: int) -> int | None:
-    """Marks redemptions whose paying fact is not in the index, for the next blocks above `above`.
+    """Mark redemptions whose paying fact is not in the index, for the next blocks above `above`.
 
     A rebuild for another contract leaves out the facts of the earlier one: what was paid there
     stays paid.

@@ -46,7 +46,7 @@ async def heights(connection: Connection) -> tuple[IndexHeight, IndexHeight] | N
 
 
 async def swap(connection: Connection, rebuild_id: int, tables: Sequence[str]) -> bool:
-    """Swaps in the caller's transaction, whose search path must not name the fresh tables.
+    """Swap in the caller's transaction, whose search path must not name the fresh tables.
 
     Returns False if the fresh tables are not as far as the live ones, or the rebuild is not being
     filled any more. Raises TablesBusy, and LaneLost if the schema was upgraded since the fresh
@@ -94,7 +94,7 @@ async def swap(connection: Connection, rebuild_id: int, tables: Sequence[str]) -
 
 
 async def _lock(connection: Connection, live_schema: str, tables: Sequence[str]) -> None:
-    """Locks all tables or none: a reader that is in the way is waited for briefly."""
+    """Lock all tables or none: a reader that is in the way is waited for briefly."""
     names = [f"{schema}.{table}" for table in tables for schema in (live_schema, FRESH)]
     await connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
     try:

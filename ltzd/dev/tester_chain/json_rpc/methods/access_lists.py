@@ -16,7 +16,7 @@ _RUNS_AT_MOST = 8
 
 @method("eth_createAccessList", params_at_most=4)
 async def create_access_list(context: MethodContext, params: Params) -> JsonObject:
-    """Runs the transaction until its list no longer changes what it accesses, as in geth.
+    """Run the transaction until its list no longer changes what it accesses, as in geth.
 
     A transaction that fails has an `error` beside its list.
     """

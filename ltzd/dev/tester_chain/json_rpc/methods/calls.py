@@ -87,7 +87,7 @@ async def run(
     gas: int,
     assumed: Overrides = NO_OVERRIDES,
 ) -> CallOutcome:
-    """Executes after the transactions of `block`. Raises JsonRpcError if no node would run it."""
+    """Execute after the transactions of `block`. Raises JsonRpcError if no node would run it."""
     chain = context.chain
     fields = request.as_call(chain.chain_id, gas)
     state = chain.assumed_state(block, assumed)

@@ -20,7 +20,7 @@ async def set_balance(context: MethodContext, params: Params) -> None:
 
 @method("anvil_addBalance", params_at_most=2)
 async def add_balance(context: MethodContext, params: Params) -> None:
-    """Adds wei to a balance, which stops at 2^256 - 1."""
+    """Add wei to a balance, which stops at 2^256 - 1."""
     address, wei = params.address(0), params.quantity(1, "balance")
 
     def change(state: EvmState) -> None:
@@ -31,7 +31,7 @@ async def add_balance(context: MethodContext, params: Params) -> None:
 
 @method("anvil_setCoinbase", "hardhat_setCoinbase", params_at_most=1)
 async def set_coinbase(context: MethodContext, params: Params) -> None:
-    """Sets the account that gets the tips of the blocks from the next one on."""
+    """Set the account that gets the tips of the blocks from the next one on."""
     context.chain.coinbase = params.address(0)
 
 

@@ -13,7 +13,7 @@ async def get_logs(context: MethodContext, params: Params) -> list[JsonObject]:
 
 @method("eth_newFilter", params_at_most=1)
 async def new_filter(context: MethodContext, params: Params) -> str:
-    """Collects logs from the next block on, as in geth; anvil also tells earlier ones."""
+    """Collect logs from the next block on, as in geth; anvil also tells earlier ones."""
     return hex(context.filters.add(log_query(params.mapping(0, "filter"))))
 
 

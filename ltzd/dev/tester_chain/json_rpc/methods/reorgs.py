@@ -27,7 +27,7 @@ async def revert(context: MethodContext, params: Params) -> bool:
 
 @method("anvil_reset", "hardhat_reset", params_at_most=1)
 async def reset(context: MethodContext, params: Params) -> None:
-    """Returns to genesis. Refuses to fork another chain."""
+    """Return to genesis. Refuses to fork another chain."""
     options = params.given(0)
     forking = options.get("forking") if isinstance(options, dict) else None
     if isinstance(forking, dict) and forking.get("jsonRpcUrl") is not None:
@@ -42,7 +42,7 @@ async def rollback(context: MethodContext, params: Params) -> None:
 
 @method("anvil_reorg", params_at_most=2)
 async def reorg(context: MethodContext, params: Params) -> None:
-    """Replaces the last `depth` blocks; `txBlockPairs` fills the new ones."""
+    """Replace the last `depth` blocks; `txBlockPairs` fills the new ones."""
     first = params.required(0, "depth")
     pairs = params.given(1)
     if isinstance(first, dict):
@@ -78,7 +78,7 @@ def _replacements(
 def _transaction(
     context: MethodContext, depth: int, value: object, nonces: dict[Address, int]
 ) -> EvmTransaction:
-    """Decodes signed bytes; signs a transaction object with the sender's nonce at the fork."""
+    """Decode signed bytes; signs a transaction object with the sender's nonce at the fork."""
     if not isinstance(value, dict):
         return decode_raw(data(value, "txBlockPairs.transaction"))
     default_sender = next(iter(context.chain.evm.dev_keys))

@@ -15,7 +15,7 @@ from ltzd.values import Address, checksummed, hex_of
 
 @method("personal_sign", params_at_most=3)
 async def personal_sign(context: MethodContext, params: Params) -> str:
-    """Ignores the password in the third place: the account is unlocked."""
+    """Ignore the password in the third place: the account is unlocked."""
     message, account = params.data(0, "data"), params.address(1)
     return _signature(context, account, encode_defunct(message))
 
@@ -28,14 +28,14 @@ async def sign(context: MethodContext, params: Params) -> str:
 
 @method("eth_signTypedData_v4", "eth_signTypedData_v3", "eth_signTypedData", params_at_most=2)
 async def sign_typed_data(context: MethodContext, params: Params) -> str:
-    """Takes the typed data as an object or as its JSON text; clients send both."""
+    """Take the typed data as an object or as its JSON text; clients send both."""
     account = params.address(0)
     return _signature(context, account, _typed_data(params.required(1, "typedData")))
 
 
 @method("eth_signTransaction", params_at_most=1)
 async def sign_transaction(context: MethodContext, params: Params) -> str:
-    """Returns the signed bytes without sending them, as anvil does; geth returns an object."""
+    """Return the signed bytes without sending them, as anvil does; geth returns an object."""
     return hex_of((await completed(context, params)).raw)
 
 

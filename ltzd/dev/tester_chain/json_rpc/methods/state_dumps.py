@@ -16,6 +16,6 @@ async def dump_state(context: MethodContext, _: Params) -> str:
 
 @method("anvil_loadState", "hardhat_loadState", params_at_most=1)
 async def load_state(context: MethodContext, params: Params) -> bool:
-    """Sets the dump's accounts in the state after the head, and mines nothing."""
+    """Set the dump's accounts in the state after the head, and mine nothing."""
     await context.chain.change_state(loader(params.data(0, "state")))
     return True

@@ -18,7 +18,7 @@ _MS_AT_MOST = 120_000
 
 @method("eth_sendRawTransactionSync", params_at_most=2)
 async def send_raw(context: MethodContext, params: Params) -> JsonObject:
-    """Waits for the receipt: 30 s, or the milliseconds in the second place."""
+    """Wait for the receipt: 30 s, or the milliseconds in the second place."""
     return await _receipt(context, params, decode_raw(params.data(0, "data")))
 
 

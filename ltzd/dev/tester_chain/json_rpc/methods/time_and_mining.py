@@ -14,7 +14,7 @@ _GAS_AT_MOST = 2**63 - 1
 
 @method("anvil_mine", "hardhat_mine", params_at_most=2)
 async def mine(context: MethodContext, params: Params) -> None:
-    """Mines `count` blocks, `interval` seconds apart; the first takes the pool's content."""
+    """Mine `count` blocks, `interval` seconds apart; the first takes the pool's content."""
     count = params.quantity(0, "count", 1, at_most=_BLOCKS_AT_MOST)
     await _mine(context, count, params.quantity(1, "interval", 0, at_most=_SECONDS_AT_MOST))
 
@@ -33,7 +33,7 @@ async def mine_one(context: MethodContext, params: Params) -> str:
 
 @method("evm_mine_detailed", "anvil_mine_detailed", params_at_most=1)
 async def mine_and_tell(context: MethodContext, params: Params) -> list[JsonObject]:
-    """Mines as evm_mine does; returns the blocks with their transactions."""
+    """Mine as evm_mine does; returns the blocks with their transactions."""
     before = context.chain.block_tree.head.number
     await mine_one(context, params)
     blocks = context.chain.block_tree.chain[before + 1 :]
@@ -53,7 +53,7 @@ async def get_automine(context: MethodContext, _: Params) -> bool:
 
 @method("evm_setIntervalMining", "anvil_setIntervalMining", params_at_most=1)
 async def set_interval_mining(context: MethodContext, params: Params) -> None:
-    """Sets the seconds between blocks, as in anvil; zero ends interval mining."""
+    """Set the seconds between blocks, as in anvil; zero ends interval mining."""
     value = params.required(0, "seconds")
     if isinstance(value, float) and 0 <= value < 1e6:
         context.miner.set_interval(value)
@@ -83,14 +83,14 @@ async def set_next_block_timestamp(context: MethodContext, params: Params) -> No
 
 @method("anvil_setBlockTimestampInterval", params_at_most=1)
 async def set_block_timestamp_interval(context: MethodContext, params: Params) -> None:
-    """Sets the seconds from each block's timestamp to the next one's."""
+    """Set the seconds from each block's timestamp to the next one's."""
     seconds = params.quantity(0, "seconds", at_most=_SECONDS_AT_MOST)
     context.chain.clock.interval_seconds = seconds
 
 
 @method("anvil_removeBlockTimestampInterval")
 async def remove_block_timestamp_interval(context: MethodContext, _: Params) -> bool:
-    """Returns whether an interval was set."""
+    """Return whether an interval was set."""
     was_set = context.chain.clock.interval_seconds is not None
     context.chain.clock.interval_seconds = None
     return was_set

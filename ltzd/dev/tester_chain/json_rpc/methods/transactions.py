@@ -30,7 +30,7 @@ async def send(context: MethodContext, params: Params) -> str:
 
 @method("eth_sendUnsignedTransaction", params_at_most=1)
 async def send_unsigned(context: MethodContext, params: Params) -> str:
-    """Sends for any account, as if it were impersonated."""
+    """Send for any account, as if it were impersonated."""
     sender = call_request(params.mapping(0, "transaction")).sender
     transaction = await completed(context, params, impersonated=sender)
     return hex_of(context.chain.send(transaction))
@@ -92,7 +92,7 @@ async def receipt(context: MethodContext, params: Params) -> JsonObject | None:
 
 
 def signed(context: MethodContext, request: CallRequest, nonce: int, gas: int) -> EvmTransaction:
-    """Signs for an unlocked or impersonated account. Raises JsonRpcError for any other."""
+    """Sign for an unlocked or impersonated account. Raises JsonRpcError for any other."""
     _check_can_sign(context, request)
     return _signed(context, _unsigned(context, request, nonce, gas), request.sender)
 

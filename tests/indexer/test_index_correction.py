@@ -11,9 +11,9 @@ from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.indexer.reading import BlockRange
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.indexer import chains, mending
+from ltzd.store.indexer import chains, index_correction
 from ltzd.store.indexer.fact_rows import TableCorrection
-from ltzd.store.indexer.mending import Mending
+from ltzd.store.indexer.index_correction import IndexCorrection
 from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Hash32
@@ -23,7 +23,7 @@ from tests.support.index_model.node import LogFaultsNode
 from tests.support.index_model.tables import DERIVED, FACTS, differences, insert_rewards
 from tests.support.rows.core import follow
 
-POLICY = IndexerPolicy(head_blocks=1_000, second_look_seconds=0.0)
+POLICY = IndexerPolicy(head_blocks=1_000, second_check_seconds=0.0)
 
 
 class Indexed:
@@ -52,7 +52,9 @@ class Indexed:
         assert await differences(self.pool, self.chain.states) == {}
         return self
 
-    def mending(self, removed: Sequence[Any] = (), inserted: Sequence[Any] = ()) -> Mending:
+    def correction(
+        self, removed: Sequence[Any] = (), inserted: Sequence[Any] = ()
+    ) -> IndexCorrection:
         contracts = []
         for contract in CONTRACTS:
             corrections = {
@@ -62,13 +64,15 @@ class Indexed:
                 )
                 for table in contract.fact_tables
             }
-            contracts.append((contract.mend, corrections))
+            contracts.append((contract.correct, corrections))
         numbers = {fact.position.block_number for fact in inserted}
-        return Mending([block for block in self.blocks if block.number in numbers], contracts)
+        return IndexCorrection(
+            [block for block in self.blocks if block.number in numbers], contracts
+        )
 
-    async def mend(self, change: Mending, epoch: int | None = None) -> None:
+    async def apply(self, change: IndexCorrection, epoch: int | None = None) -> None:
         async with transaction(self.pool) as connection:
-            await mending.mend(connection, CHAIN_ID, change, epoch=epoch)
+            await index_correction.apply(connection, CHAIN_ID, change, epoch=epoch)
 
     async def tables(self) -> dict[str, list[Any]]:
         async with session(self.pool) as connection:
@@ -108,14 +112,14 @@ async def test_removed_facts_that_are_inserted_again_give_the_same_index(
     for _ in range(8):
         facts = chance.sample(indexed.facts, chance.randint(1, 12))
         try:
-            await indexed.mend(indexed.mending(removed=facts))
+            await indexed.apply(indexed.correction(removed=facts))
         except ImpossibleFact:
-            assert await differences(pool, indexed.chain.states) == {}, "half a mending stayed"
+            assert await differences(pool, indexed.chain.states) == {}, "half a correction stayed"
             continue
         removed += len(facts)
         assert await differences(pool, indexed.chain.states) != {}
         for _ in range(2):  # safe to repeat
-            await indexed.mend(indexed.mending(inserted=facts))
+            await indexed.apply(indexed.correction(inserted=facts))
             assert await differences(pool, indexed.chain.states) == {}
     assert removed
     assert await indexed.tables() == before
@@ -126,13 +130,13 @@ async def test_all_facts_can_go_and_come_back_in_one_mending(
     pool: Pool, database_url: str, seed: int
 ) -> None:
     indexed = await Indexed(pool, database_url, seed).start(30)
-    await indexed.mend(indexed.mending(removed=indexed.facts))
+    await indexed.apply(indexed.correction(removed=indexed.facts))
     async with session(pool) as connection:
         for table in (*FACTS, "tokens", "collections", "items", "deals"):
             assert await connection.fetchval(f"SELECT count(*) FROM {table}") == 0, table
         assert not await connection.fetchval("SELECT count(*) FROM balances")
 
-    await indexed.mend(indexed.mending(inserted=indexed.facts))
+    await indexed.apply(indexed.correction(inserted=indexed.facts))
     assert await differences(pool, indexed.chain.states) == {}
 
 
@@ -148,12 +152,12 @@ async def test_a_block_that_is_not_indexed_any_more_is_not_mended(
             "DELETE FROM blocks WHERE number = $1", newest.position.block_number
         )
     with pytest.raises(IndexMoved):
-        await indexed.mend(indexed.mending(inserted=[newest]))
+        await indexed.apply(indexed.correction(inserted=[newest]))
     assert newest.position.block_number > final - 60
 
 
 async def test_a_holder_of_an_earlier_term_mends_nothing(pool: Pool, database_url: str) -> None:
     indexed = await Indexed(pool, database_url, 2).start(20)
     with pytest.raises(LaneLost):
-        await indexed.mend(indexed.mending(removed=indexed.facts), epoch=0)
+        await indexed.apply(indexed.correction(removed=indexed.facts), epoch=0)
     assert await differences(pool, indexed.chain.states) == {}

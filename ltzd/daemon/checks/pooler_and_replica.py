@@ -30,55 +30,55 @@ async def examine(connection: Connection, settings: Settings) -> list[Finding]:
 
 
 async def _pooler(url: PoolerUrl, direct: ServerIdentity) -> Finding:
-    way = _Way("pooler", "pooled_url")
+    route = _Route("pooler", "pooled_url")
     try:
         pooled = await _identity(url)
     except Misconfigured as error:
-        return way.misconfigured(error)
+        return route.misconfigured(error)
     except DatabaseUnavailable as error:
         return fault(
-            way.check,
+            route.check,
             f"{error.message.rstrip('.')}. Start the pooler, in transaction mode, or correct "
             "[database] pooled_url.",
         )
     if not pooled.is_same_database(direct):
-        return way.of_another_database(pooled, direct)
+        return route.of_another_database(pooled, direct)
     if pooled.is_standby:
-        return fault(way.check, "[database] pooled_url leads to a standby: give the primary.")
-    return ok(way.check, f"The pooler leads to the same database: {server_of(url)}.")
+        return fault(route.check, "[database] pooled_url leads to a standby: give the primary.")
+    return ok(route.check, f"The pooler leads to the same database: {server_of(url)}.")
 
 
 async def _replica(url: str, direct: ServerIdentity) -> Finding:
     """A standby that is away, or was promoted, stops nothing: the primary answers in its place."""
-    way = _Way("replica", "replica_url")
+    route = _Route("replica", "replica_url")
     try:
         replica = await _identity(url)
     except Misconfigured as error:
-        return way.misconfigured(error)
+        return route.misconfigured(error)
     except DatabaseUnavailable as error:
         return warning(
-            way.check,
+            route.check,
             f"{error.message.rstrip('.')}. Until the standby of [database] replica_url answers, "
             "the primary is asked in its place.",
         )
     if not replica.is_same_database(direct):
-        return way.of_another_database(replica, direct)
+        return route.of_another_database(replica, direct)
     if replica.was_promoted:
         return warning(
-            way.check,
+            route.check,
             "The standby of [database] replica_url was promoted: until you give a standby of the "
             "new primary, the primary is asked in its place.",
         )
     if not replica.is_standby:
         return fault(
-            way.check,
+            route.check,
             "[database] replica_url leads to a primary: give a standby, or leave it out.",
         )
-    return ok(way.check, f"The standby follows the same database: {server_of(url)}.")
+    return ok(route.check, f"The standby follows the same database: {server_of(url)}.")
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _Route:
     """The name of a check, and the setting of [database] that it is about."""
 
     check: str

@@ -1,9 +1,9 @@
 """Corrects facts of indexed blocks, anywhere in the history, in one database transaction.
 
-`mend` removes and inserts facts of all contracts, and rebuilds what is derived from them: balances,
-the mints recorded on rewards with their webhooks and leaderboards, tokens, collections, items,
-deals, and the payments of site redemptions. `mend` locks the chain's row, so it may run beside the
-indexer, in its process or in another one. The cursor stays where it is.
+`apply` removes and inserts facts of all contracts, and rebuilds what is derived from them:
+balances, the mints recorded on rewards with their webhooks and leaderboards, tokens, collections,
+items, deals, and the payments of site redemptions. `apply` locks the chain's row, so it may run
+beside the indexer, in its process or in another one. The cursor stays where it is.
 
 The caller makes sure that the nodes are right (`indexer/repair.py`).
 """
@@ -23,21 +23,21 @@ from ltzd.store.site_plugin import redemption_payments
 from ltzd.store.wakeups import BLOCKS
 from ltzd.values import Hash32
 
-Mend = Callable[[Connection, Corrections], Awaitable[None]]
+CorrectContract = Callable[[Connection, Corrections], Awaitable[None]]
 """Corrects one contract's facts, and what is derived from them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mending:
+class IndexCorrection:
     """Corrections that belong together.
 
     `blocks` are the blocks of all facts that are inserted; `contracts` holds the corrections of
     each contract, with the function that carries them out. `open_heights` are those of the blocks
-    that were not final when they were compared: a reorg may undo them before they are mended.
+    that were not final when they were compared: a reorg may undo them before they are corrected.
     """
 
     blocks: Sequence[BlockRow]
-    contracts: Sequence[tuple[Mend, Corrections]]
+    contracts: Sequence[tuple[CorrectContract, Corrections]]
     open_heights: frozenset[int] = frozenset()
 
     def heights(self) -> set[int]:
@@ -61,79 +61,81 @@ class Mending:
         )
 
 
-NO_MENDING = Mending((), ())
+NO_CORRECTION = IndexCorrection((), ())
 
 
-def merge(mendings: Sequence[Mending]) -> Mending:
+def merge(corrections: Sequence[IndexCorrection]) -> IndexCorrection:
     """Several corrections as one. Of those of the same block the last ones count."""
     blocks: list[BlockRow] = []
-    tables: dict[Mend, dict[str, TableCorrection]] = {}
+    tables: dict[CorrectContract, dict[str, TableCorrection]] = {}
     open_heights: set[int] = set()
     later: set[int] = set()
-    for mending in reversed(mendings):
-        blocks += [block for block in mending.blocks if block.number not in later]
-        open_heights |= mending.open_heights - later
-        for mend_contract, corrections in mending.contracts:
-            merged = tables.setdefault(mend_contract, {})
-            for name, table in corrections.items():
+    for correction in reversed(corrections):
+        blocks += [block for block in correction.blocks if block.number not in later]
+        open_heights |= correction.open_heights - later
+        for correct_contract, of_contract in correction.contracts:
+            merged = tables.setdefault(correct_contract, {})
+            for name, table in of_contract.items():
                 before = merged.get(name, TableCorrection())
                 remove = [key for key in table.remove if key[0] not in later]
                 insert = [fact for fact in table.insert if fact.position.block_number not in later]
                 merged[name] = TableCorrection([*before.remove, *remove], [*before.insert, *insert])
-        later |= mending.heights()
-    return Mending(blocks, list(tables.items()), frozenset(open_heights))
+        later |= correction.heights()
+    return IndexCorrection(blocks, list(tables.items()), frozenset(open_heights))
 
 
-async def is_indexed_still(connection: Connection, mending: Mending) -> bool:
+async def is_indexed_still(connection: Connection, correction: IndexCorrection) -> bool:
     """Whether the blocks that were not final when they were compared are still indexed."""
-    indexed: dict[int, Hash32] = await chains.kept_blocks(connection, list(mending.open_heights))
+    indexed: dict[int, Hash32] = await chains.kept_blocks(connection, list(correction.open_heights))
     return all(
         indexed.get(block.number) == block.hash
-        for block in mending.blocks
-        if block.number in mending.open_heights
+        for block in correction.blocks
+        if block.number in correction.open_heights
     )
 
 
-async def mend(
-    connection: Connection, chain_id: int, mending: Mending, *, epoch: int | None = None
+async def apply(
+    connection: Connection, chain_id: int, correction: IndexCorrection, *, epoch: int | None = None
 ) -> None:
-    """Carries out corrections in the caller's database transaction. Safe to repeat.
+    """Carry out corrections in the caller's database transaction. Safe to repeat.
 
     `epoch` is the term's, for a caller who holds the indexer's lease: LaneLost is raised if it is
     over. Raises IndexMoved if a block is not indexed any more, and ImpossibleFact if the corrected
     facts cannot be.
     """
     cursor = await chains.lock_cursor(connection, chain_id, epoch)
-    await _replace_blocks(connection, cursor, mending)
+    await _replace_blocks(connection, cursor, correction)
     removed = [
         (block_hash, log_index)
-        for _, corrections in mending.contracts
+        for _, corrections in correction.contracts
         for table in corrections.values()
         for _, block_hash, log_index in table.remove
     ]
     with refused_as_impossible():
-        for mend_contract, corrections in mending.contracts:
-            await mend_contract(connection, corrections)
+        for correct_contract, corrections in correction.contracts:
+            await correct_contract(connection, corrections)
     await redemption_payments.mark_lost_of(connection, removed)
-    heights = mending.heights()
+    heights = correction.heights()
     if heights:
         await orders.restart_if_kept(connection, min(heights))
     await wakeups.notify(connection, BLOCKS)
 
 
-async def _replace_blocks(connection: Connection, cursor: chains.Cursor, mending: Mending) -> None:
-    """Inserts the blocks that are not kept.
+async def _replace_blocks(
+    connection: Connection, cursor: chains.Cursor, correction: IndexCorrection
+) -> None:
+    """Insert the blocks that are not kept.
 
     Blocks that are not final, or were not when they were compared, must be indexed as they are. A
     final block of another hash is replaced: its facts are among those that are removed.
     """
     indexed: dict[int, Hash32] = await chains.kept_blocks(
-        connection, [block.number for block in mending.blocks]
+        connection, [block.number for block in correction.blocks]
     )
-    new = [block for block in mending.blocks if indexed.get(block.number) != block.hash]
+    new = [block for block in correction.blocks if indexed.get(block.number) != block.hash]
     first_open = min(cursor.final_number + 1, cursor.number)
     for block in new:
-        if block.number >= first_open or block.number in mending.open_heights:
+        if block.number >= first_open or block.number in correction.open_heights:
             raise IndexMoved(f"Block {block.number} is not indexed any more")
     await chains.delete_blocks(connection, [block.number for block in new])
     await chains.insert_blocks(connection, new)

@@ -1,4 +1,4 @@
-"""Closes a listening socket without resetting connections that wait to be accepted.
+"""Closes a listening socket without resetting the connections in its accept backlog.
 
 When a listening socket closes, the kernel resets every connection that the program has not accepted
 yet, even if its client has sent a request. Therefore the socket first ignores new handshakes, then
