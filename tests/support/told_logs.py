@@ -1,4 +1,4 @@
-"""What ltzd's processes logged, told beside a test that fails while they run."""
+"""The logs of ltzd's processes, told beside a test that fails while they run."""
 
 import json
 from collections.abc import Generator, Iterator
