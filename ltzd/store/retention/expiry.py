@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from ltzd.store.database import Connection
-from ltzd.store.retention import erasure
+from ltzd.store.retention import erasure, progress
 from ltzd.store.users import address_proofs
 from ltzd.store.users.erased_addresses import ErasedAddresses
 
@@ -175,7 +175,8 @@ async def _hide_users(
         await erasure.hide_addresses(connection, erased, plain)
     if due:
         await erasure.hide_members(connection, erased, [row["id"] for row in due])
-    await _move(connection, "user_addresses", str(rows[-1]["id"]) if len(rows) == batch else None)
+    last = str(rows[-1]["id"]) if len(rows) == batch else None
+    await progress.move(connection, "user_addresses", last)
     return len(due)
 
 
@@ -206,17 +207,6 @@ async def _hide_accounts(
     due = [row["name"] for row in rows if row["is_due"]]
     if due:
         await erasure.hide_addresses(connection, erased, due)
-    await _move(connection, "account_addresses", rows[-1]["name"] if len(rows) == batch else None)
+    last = rows[-1]["name"] if len(rows) == batch else None
+    await progress.move(connection, "account_addresses", last)
     return len(due)
-
-
-async def _move(connection: Connection, rule: str, last_key: str | None) -> None:
-    """A walk that is at its end begins again."""
-    await connection.execute(
-        """
-        INSERT INTO retention_progress (rule, brand_id, last_key) VALUES ($1, '', $2)
-            ON CONFLICT (rule, brand_id) DO UPDATE SET last_key = excluded.last_key
-        """,
-        rule,
-        last_key,
-    )
