@@ -9,6 +9,7 @@ from uuid import uuid4
 from benchmarks.harness.hot_queries import HotQuery, Sample, touched
 from ltzd.store.constraints import chat_claims
 from ltzd.store.database import Pool, connect, session
+from ltzd.store.indexer import totals
 from ltzd.store.operator import lost_mints, top_ups, transaction_views, transactions
 from ltzd.values import Address
 
@@ -44,6 +45,7 @@ _DAEMON = (
     HotQuery("wallets to fill", lambda c, _: top_ups.targets(c, _CHAIN), 40),
     HotQuery("unused chat claims", lambda c, _: chat_claims.delete_unused(c, page=20), 250),
     HotQuery("the lost mint of a reward", _link, 100),
+    HotQuery("a sample of tokens", lambda c, _: totals.holders(c, b"\xf0" * 32), 60),
 )
 
 
@@ -137,5 +139,9 @@ _FILL = (
     SELECT sha256(wallet), row_number() OVER (), 1, sha256(wallet), wallet, 1, 1, 1, 1,
            sha256(wallet)
       FROM chat_claims
+    """,
+    """
+    INSERT INTO tokens (token_id, collection_id, holder, claimed_at, block_number)
+    SELECT 4294967296 + row_number() OVER (), 1, wallet, now(), 1 FROM chat_claims
     """,
 )
