@@ -119,7 +119,7 @@ class RewardOutcomeSink(OutcomeSink):
                 log.critical("mint.references_stolen", transaction=tx.id, rewards=renewed)
             if suspects:
                 # Other bytes with the wallet's key were mined: they may have minted the rewards.
-                await lost_mints.link(connection, suspects)
+                await lost_mints.link_rewards(connection, suspects)
 
     def notify(self, changes: Sequence[StateChange]) -> None:
         if any(not _QUEUING.isdisjoint(effects) for _, effects in changes):

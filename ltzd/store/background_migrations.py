@@ -61,6 +61,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
         Step("becomes the first partition", event_partitions.swap),
     ),
     "index": (Step("gets an index", concurrent_indexes.build_added),),
+    "indexes": (Step("gets an index", concurrent_indexes.build_added),),
     "shrink": (Step("loses the balances of zero", empty_balances.delete),),
 }
 """The steps by the first word of a migration's name; the rest of the name is their argument."""

@@ -5,15 +5,22 @@ collection allows to one wallet. A claim is reserved for its accounts before it 
 reservation counts for an hour, and after that if the claim is on chain.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ltzd.store.database import Connection
+from ltzd.store.retention import progress
 from ltzd.values import Address
 
 MOST_CLAIMS: Final = 65_535
 """The most claims of one wallet in one collection: PerkNFT counts them in 16 bits."""
+PAGE: Final = 1_000
+"""Reservations that one call of `delete_unused` looks at."""
+_RULE: Final = "chat_claims"
+_FIRST: Final = (0, "", b"", 0)
+"""Smaller than every key of a reservation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +98,43 @@ async def reserve(connection: Connection, claim: ChatClaim, accounts: Sequence[s
     return set()
 
 
-async def delete_unused(connection: Connection) -> None:
-    """Delete reservations older than a day whose claim is not on chain.
+async def delete_unused(connection: Connection, page: int = PAGE) -> None:
+    """Delete reservations older than a day whose claim is not on chain, among the next `page` ones.
 
-    Deletes nothing while the index is behind.
+    Used reservations stay for ever, so each call looks at a part of the table, in the order of its
+    key, and begins again after the last row. Deletes nothing while the index is behind.
     """
-    await connection.execute(
+    key = await progress.last_key(connection, _RULE)
+    last = await connection.fetchrow(
         """
-        DELETE FROM chat_claims u
-         WHERE reserved_at < now() - interval '1 day'
-           AND NOT EXISTS (SELECT FROM chains WHERE cursor_number < head_number)
-           AND NOT EXISTS (SELECT FROM perk_claims p
-                            WHERE p.user_address = u.wallet AND p.collection_id = u.collection_id
-                              AND p.claims = u.claims)
-        """
+        WITH page AS MATERIALIZED (
+          SELECT collection_id, account, wallet, claims
+            FROM chat_claims
+           WHERE (collection_id, account, wallet, claims) > ($1, $2, $3, $4)
+           ORDER BY collection_id, account, wallet, claims
+           LIMIT $5
+        ), deleted AS (
+          DELETE FROM chat_claims u
+           USING page
+           WHERE (u.collection_id, u.account, u.wallet, u.claims)
+                 = (page.collection_id, page.account, page.wallet, page.claims)
+             AND u.reserved_at < now() - interval '1 day'
+             AND NOT EXISTS (SELECT FROM chains WHERE cursor_number < head_number)
+             AND NOT EXISTS (SELECT FROM perk_claims p
+                              WHERE p.user_address = u.wallet
+                                AND p.collection_id = u.collection_id AND p.claims = u.claims)
+        )
+        SELECT collection_id, account, encode(wallet, 'hex'), claims
+          FROM page
+         ORDER BY collection_id DESC, account DESC, wallet DESC, claims DESC
+         LIMIT (SELECT count(*) / $5 FROM page)  -- none after a page that is not full
+        """,
+        *(_FIRST if key is None else _parsed(key)),
+        page,
     )
+    await progress.move(connection, _RULE, None if last is None else json.dumps(list(last)))
+
+
+def _parsed(key: str) -> tuple[int, str, bytes, int]:
+    collection_id, account, wallet, claims = json.loads(key)
+    return collection_id, account, bytes.fromhex(wallet), claims

@@ -16,6 +16,7 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from ltzd.store.database import Connection
+from ltzd.store.retention import batches
 from ltzd.values import Address
 
 
@@ -226,4 +227,16 @@ async def delete(connection: Connection, results: Sequence[StoredResult]) -> int
 
 
 async def delete_expired(connection: Connection) -> None:
-    await connection.execute("DELETE FROM constraint_results WHERE expires_at <= now()")
+    await batches.run(
+        connection,
+        """
+        DELETE FROM constraint_results
+         WHERE (user_address, collection_id, position)
+               IN (SELECT user_address, collection_id, position
+                     FROM constraint_results
+                    WHERE expires_at <= now()
+                    ORDER BY expires_at
+                    LIMIT $1
+                      FOR UPDATE SKIP LOCKED)
+        """,
+    )

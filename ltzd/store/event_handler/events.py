@@ -21,6 +21,7 @@ from ltzd.rules.event_handler.claims import ClaimRecord
 from ltzd.rules.request_signatures import NONCE_SECONDS
 from ltzd.store.database import Connection
 from ltzd.store.migrations import event_partitions
+from ltzd.store.retention import batches
 from ltzd.values import Address, Hash32
 
 ClaimKey = tuple[Address, str, str]
@@ -125,23 +126,51 @@ async def _claims(
 
 
 async def _totals(connection: Connection, wanted: set[TotalKey]) -> dict[TotalKey, int]:
-    """The stored totals; claims without a stored total are counted."""
+    """The stored totals; claims without a stored total are counted, and their total is stored."""
     if not wanted:
         return {}
+    columns = [key[0] for key in wanted], [key[1] for key in wanted]
+    totals = await _stored_totals(connection, *columns)
+    if len(totals) < len(wanted):
+        await connection.execute(_COUNT_TOTALS, *columns)
+        totals = await _stored_totals(connection, *columns)
+    return totals
+
+
+async def _stored_totals(
+    connection: Connection, brands: Sequence[Address], types: Sequence[str]
+) -> dict[TotalKey, int]:
     rows = await connection.fetch(
         """
-        SELECT brand_id, event_type, coalesce(t.claims, (
-                 SELECT sum(c.claims)
-                   FROM event_claims c
-                  WHERE c.brand_id = wanted.brand_id AND c.event_type = wanted.event_type
-               ), 0)::bigint
+        SELECT brand_id, event_type, t.claims
           FROM unnest($1::bytea[], $2::text[]) AS wanted (brand_id, event_type)
-          LEFT JOIN event_claim_totals t USING (brand_id, event_type)
+          JOIN event_claim_totals t USING (brand_id, event_type)
         """,
-        [key[0] for key in wanted],
-        [key[1] for key in wanted],
+        brands,
+        types,
     )
     return {(Address(row[0]), row[1]): row[2] for row in rows}
+
+
+# To count reads all claims of a type. While each event of the type is refused, no insert stores the
+# total, so each refusal would count again. The insert of an event sets the maximum.
+_COUNT_TOTALS = """
+WITH missing AS MATERIALIZED (
+  SELECT brand_id, event_type
+    FROM unnest($1::bytea[], $2::text[]) AS wanted (brand_id, event_type)
+   WHERE NOT EXISTS (SELECT FROM event_claim_totals t
+                      WHERE t.brand_id = wanted.brand_id AND t.event_type = wanted.event_type)
+)
+INSERT INTO event_claim_totals (brand_id, event_type, claims, maximum)
+SELECT brand_id, event_type, counted.claims, counted.claims
+  FROM missing
+ CROSS JOIN LATERAL (
+       SELECT coalesce(sum(c.claims), 0)::bigint AS claims
+         FROM event_claims c
+        WHERE c.brand_id = missing.brand_id AND c.event_type = missing.event_type) AS counted
+ ORDER BY brand_id, event_type
+    ON CONFLICT (brand_id, event_type) DO NOTHING
+"""
 
 
 async def _usage(connection: Connection, brands: set[Address]) -> dict[UsageKey, int]:
@@ -437,8 +466,17 @@ class StoredEvent:
 
 async def delete_expired(connection: Connection) -> None:
     """Delete nonces whose signatures have expired, and usage windows that are over."""
-    await connection.execute(
-        "DELETE FROM request_nonces WHERE created_at < now() - $1::interval",
+    await batches.run(
+        connection,
+        """
+        DELETE FROM request_nonces
+         WHERE (brand_id, nonce) IN (SELECT brand_id, nonce
+                                       FROM request_nonces
+                                      WHERE created_at < now() - $2::interval
+                                      ORDER BY created_at
+                                      LIMIT $1
+                                        FOR UPDATE SKIP LOCKED)
+        """,
         timedelta(seconds=NONCE_SECONDS),
     )
     await connection.execute(

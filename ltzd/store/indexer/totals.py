@@ -56,7 +56,8 @@ async def holders(connection: Connection, place: bytes) -> Mapping[int, Address]
         ), sample AS (
           SELECT token_id FROM newest
            UNION
-          (SELECT token_id FROM tokens, places WHERE token_id >= place ORDER BY token_id LIMIT $3)
+          (SELECT token_id FROM tokens WHERE token_id >= (SELECT place FROM places)
+            ORDER BY token_id LIMIT $3)
         )
         SELECT token_id, holder FROM tokens JOIN sample USING (token_id)
         """,
@@ -92,8 +93,8 @@ async def _sample(
           SELECT min({key}) + (max({key}) - min({key})) * $1::numeric AS place FROM {table}
         )
         SELECT {key}, {count}
-          FROM {table}, places
-         WHERE {key} >= place
+          FROM {table}
+         WHERE {key} >= (SELECT place FROM places)
          ORDER BY {key}
          LIMIT $2
         """,  # noqa: S608

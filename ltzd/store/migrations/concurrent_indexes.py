@@ -4,7 +4,7 @@
 So a revision calls `create_on_new`, and enters a table with rows in `background_migrations`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,40 +23,51 @@ class Index:
     definition: str
 
 
-ADDED: Final[Mapping[str, Index]] = {
-    # Thousands of mined transactions may wait for finality, in a few dozen blocks. A lane looks at
-    # the blocks alone with each new head, and at their transactions once a block is final, or is
-    # not indexed.
-    "transactions": Index(
-        "transactions_mined", "(wallet, block_number, block_hash) WHERE state = 'mined'"
+ADDED: Final[Mapping[str, Sequence[Index]]] = {
+    "transactions": (
+        # Thousands of mined transactions may wait for finality, in a few dozen blocks. A lane looks
+        # at the blocks alone with each new head, and at their transactions once a block is final,
+        # or is not indexed.
+        Index("transactions_mined", "(wallet, block_number, block_hash) WHERE state = 'mined'"),
+        # A few among millions. A term asks for a wallet's voided transactions, the treasury every
+        # ten seconds for displaced ones, and a person for any.
+        Index(
+            "transactions_unsuccessful",
+            "(wallet, state, nonce) "
+            "WHERE state IN ('reverted', 'displaced', 'cancelled', 'voided')",
+        ),
     ),
-    # A member's pending redemptions are found whatever wallet the member has now: a link or a proof
-    # may have given the member another one since.
-    "site_redemptions": Index(
-        "site_redemptions_pending",
-        "(brand_id, host, site_user_id, perk_id) "
-        "WHERE state = 'open' OR payment_lost_at IS NOT NULL",
+    "site_redemptions": (
+        # A member's pending redemptions are found whatever wallet the member has now: a link or a
+        # proof may have given the member another one since.
+        Index(
+            "site_redemptions_pending",
+            "(brand_id, host, site_user_id, perk_id) "
+            "WHERE state = 'open' OR payment_lost_at IS NOT NULL",
+        ),
     ),
 }
-"""By table, the indexes that revisions 0032 and 0034 have added."""
+"""By table, the indexes that revisions 0032, 0034 and 0035 have added."""
 
 
 async def create_on_new(connection: Connection, table: str) -> bool:
-    """Create the index of a table without rows, in the caller's transaction.
+    """Create the indexes of a table without rows, in the caller's transaction.
 
     Returns False for other tables.
     """
     if await connection.fetchval(f"SELECT EXISTS (SELECT FROM {table})"):  # noqa: S608
         return False
-    index = ADDED[table]
-    await connection.execute(f"CREATE INDEX {index.name} ON {table} {index.definition}")
+    for index in ADDED[table]:
+        await connection.execute(
+            f"CREATE INDEX IF NOT EXISTS {index.name} ON {table} {index.definition}"
+        )
     return True
 
 
 async def build_added(connection: Connection, table: str) -> None:
-    """Build the index that a revision has added to the table, outside of a transaction."""
-    index = ADDED[table]
-    await build(connection, "INDEX", index.name, f"{table} {index.definition}")
+    """Build the indexes that revisions have added to the table, outside of a transaction."""
+    for index in ADDED[table]:
+        await build(connection, "INDEX", index.name, f"{table} {index.definition}")
 
 
 async def build(connection: Connection, kind: str, name: str, on: str) -> None:

@@ -1,12 +1,15 @@
 """Mints that a database knows from the chain alone, since it has lost the commits behind them.
 
 All three kinds (`LostMints`) are judged by final blocks, which no reorg undoes (except on dev
-chains). The queries read the whole index of mints: use a connection of `database.connect`.
+chains). `count`, `link` and `release` read the whole index of mints: use a connection of
+`database.connect`. `link_rewards` reads the mints since the oldest of the rewards.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
+
+import asyncpg
 
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import RewardMinted
@@ -34,14 +37,17 @@ class LostMints:
     unknown_ltz: int
 
 
-_UNLINKED = f"""
-  FROM mints m
+def _unlinked(mints: str) -> str:
+    """The mints of a relation that belong to queued rewards, whichever reference they have."""
+    return f"""
+  FROM {mints} m
   JOIN chains c ON m.block_number <= c.final_number
   JOIN rewards r ON r.id = {mint_references.REWARD_ID}
  WHERE r.transaction_id IS NULL AND r.mint_block_hash IS NULL
    AND {mint_references.HAS_KIND_OF_REWARD}
    AND m.recipient = r.wallet AND m.amount = r.ltz * 1000000000000000000::numeric
 """
+
 
 _TAKEN = f"""
   FROM mints m
@@ -54,7 +60,7 @@ _TAKEN = f"""
 async def count(connection: Connection) -> LostMints:
     row = await connection.fetchrow(
         f"""
-        SELECT (SELECT count(DISTINCT r.id) {_UNLINKED}) AS unlinked,
+        SELECT (SELECT count(DISTINCT r.id) {_unlinked("mints")}) AS unlinked,
                (SELECT count(*) {_TAKEN}) AS taken,
                count(*) AS unknown, coalesce(sum(m.amount), 0) AS units
           FROM mints m
@@ -66,47 +72,83 @@ async def count(connection: Connection) -> LostMints:
     return LostMints(row["unlinked"], row["taken"], row["unknown"], int(row["units"] // 10**18))
 
 
-async def link(connection: Connection, rewards: Sequence[UUID] | None = None) -> int:
+async def link(connection: Connection) -> int:
     """Mark queued rewards whose mint is final as minted, a few hundred in each transaction.
 
-    Looks only at these `rewards`, if any are given. Returns how many. Safe to repeat; an
-    interruption leaves whole parts done.
+    Returns how many. Safe to repeat; an interruption leaves whole parts done.
     """
     linked = 0
     while True:
         async with connection.transaction():
             rows = await connection.fetch(
                 f"""
-                SELECT DISTINCT ON (r.id) m.* {_UNLINKED} AND ($2::uuid[] IS NULL OR r.id = ANY($2))
+                SELECT DISTINCT ON (r.id) m.* {_unlinked("mints")}
                  ORDER BY r.id, m.block_number
                  LIMIT $1
                 """,
                 _AT_ONCE,
-                rewards,
                 timeout=QUERY_TIMEOUT_SECONDS,
             )
             if not rows:
                 return linked
             before = linked
-            linked += await mint_facts.record_on_rewards(
-                connection,
-                [
-                    RewardMinted(
-                        LogPosition(
-                            block_number=row["block_number"],
-                            block_hash=Hash32(row["block_hash"]),
-                            log_index=row["log_index"],
-                            transaction_hash=Hash32(row["transaction_hash"]),
-                        ),
-                        Address(row["recipient"]),
-                        Reference(row["reference"]),
-                        int(row["amount"]),
-                    )
-                    for row in rows
-                ],
-            )
+            linked += await _record(connection, rows)
             if linked == before:
                 return linked  # The two queries disagree: a later run finds the rows again.
+
+
+async def link_rewards(connection: Connection, rewards: Sequence[UUID]) -> int:
+    """As `link`, for these rewards alone, in the caller's transaction.
+
+    A reward's mint is in a block that was seen after the reward was written. A day is allowed for
+    clocks: the two servers of a failover may differ.
+    """
+    rows = await connection.fetch(
+        f"""
+        WITH oldest AS MATERIALIZED (
+          SELECT min(created_at) - interval '1 day' AS written_at
+            FROM rewards
+           WHERE id = ANY($1::uuid[])
+        ), candidates AS MATERIALIZED (
+          SELECT *
+            FROM mints m
+           WHERE m.block_number > coalesce((SELECT number
+                                              FROM blocks
+                                             WHERE seen_at < (SELECT written_at FROM oldest)
+                                             ORDER BY number DESC
+                                             LIMIT 1), -1)
+             AND {mint_references.REWARD_ID} = ANY($1::uuid[])
+        )
+        SELECT DISTINCT ON (r.id) m.* {_unlinked("candidates")}
+         ORDER BY r.id, m.block_number
+        """,  # noqa: S608 - only constants
+        rewards,
+        timeout=QUERY_TIMEOUT_SECONDS,
+    )
+    return await _record(connection, rows)
+
+
+async def _record(connection: Connection, rows: Sequence[asyncpg.Record]) -> int:
+    """Record these mints on their rewards; returns on how many."""
+    if not rows:
+        return 0
+    return await mint_facts.record_on_rewards(
+        connection,
+        [
+            RewardMinted(
+                LogPosition(
+                    block_number=row["block_number"],
+                    block_hash=Hash32(row["block_hash"]),
+                    log_index=row["log_index"],
+                    transaction_hash=Hash32(row["transaction_hash"]),
+                ),
+                Address(row["recipient"]),
+                Reference(row["reference"]),
+                int(row["amount"]),
+            )
+            for row in rows
+        ],
+    )
 
 
 async def release(connection: Connection) -> list[UUID]:
@@ -129,6 +171,6 @@ async def release(connection: Connection) -> list[UUID]:
         )
         released = [row["id"] for row in rows]
         if released:
-            await link(connection, released)
+            await link_rewards(connection, released)
             await notify(connection, REWARDS)
     return released

@@ -171,34 +171,59 @@ async def list_transactions(
     """
     chosen = await connection.fetchval(
         """
-        WITH unmined AS (
-          SELECT id
+        WITH open AS MATERIALIZED (
+          -- No limit, with which the planner may walk all transactions by their ids.
+          SELECT id, state, created_at
             FROM transactions
-           WHERE state IN ('signed', 'published') AND state = ANY($2::text[])
+           WHERE state IN ('signed', 'published', 'mined') AND state = ANY($2::text[])
              AND ($1::bytea IS NULL OR wallet = $1)
+        ), unmined AS (
+          SELECT id
+            FROM open
+           WHERE state <> 'mined'
              AND (NOT $3::boolean OR created_at <= now() - make_interval(secs => $4))
            ORDER BY id
            LIMIT $5
         ), mined AS (
           SELECT id
+            FROM open
+           WHERE state = 'mined' AND NOT $3::boolean
+           ORDER BY id DESC
+           LIMIT $5
+        ), unsuccessful AS (
+          SELECT id
             FROM transactions
-           WHERE state = 'mined' AND state = ANY($2::text[])
+           WHERE state IN ('reverted', 'displaced', 'cancelled', 'voided')
+             AND state = ANY($2::text[])
              AND ($1::bytea IS NULL OR wallet = $1)
              AND NOT $3::boolean
            ORDER BY id DESC
            LIMIT $5
-        ), settled AS (
-          SELECT id
-            FROM transactions
-           WHERE state NOT IN ('signed', 'published', 'mined') AND state = ANY($2::text[])
-             AND ($1::bytea IS NULL OR wallet = $1)
+        ), confirmed AS (
+          -- Nearly all transactions: each lane's newest are found by its nonces. NOT IN, because a
+          -- planner without statistics takes "=" for rare, and would read and sort all of a lane.
+          SELECT newest.id
+            FROM lanes
+           CROSS JOIN LATERAL (
+                 SELECT id
+                   FROM transactions
+                  WHERE chain_id = lanes.chain_id AND wallet = lanes.wallet
+                    AND state NOT IN ('signed', 'published', 'mined', 'reverted', 'displaced',
+                                      'cancelled', 'voided')
+                  ORDER BY nonce DESC
+                  LIMIT $5) AS newest
+           WHERE 'confirmed' = ANY($2::text[])
+             AND ($1::bytea IS NULL OR lanes.wallet = $1)
              AND NOT $3::boolean
-           ORDER BY id DESC
+           ORDER BY newest.id DESC
            LIMIT $5
         )
         SELECT ARRAY (SELECT id FROM unmined ORDER BY id)
             || ARRAY (SELECT id FROM mined ORDER BY id DESC)
-            || ARRAY (SELECT id FROM settled ORDER BY id DESC)
+            || ARRAY (SELECT id FROM unsuccessful
+                       UNION ALL
+                      SELECT id FROM confirmed
+                       ORDER BY id DESC)
         """,
         wallet,
         list(states),

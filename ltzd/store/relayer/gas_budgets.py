@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from ltzd.rules.relayer.gas_budgets import GasBudgets, GasSpent, is_far_from_spent
 from ltzd.store.database import Connection
+from ltzd.store.retention import batches
 from ltzd.values import Address, hex_of
 
 EVERYBODY = ""
@@ -143,6 +144,15 @@ async def identity_of(connection: Connection, wallet: Address) -> str:
 
 async def delete_expired(connection: Connection) -> None:
     """Delete the sums of days that no relay in flight can change any more."""
-    await connection.execute(
-        "DELETE FROM gas_spent WHERE day < (now() AT TIME ZONE 'UTC')::date - 7"
+    await batches.run(
+        connection,
+        """
+        DELETE FROM gas_spent
+         WHERE (day, identity, slot) IN (SELECT day, identity, slot
+                                           FROM gas_spent
+                                          WHERE day < (now() AT TIME ZONE 'UTC')::date - 7
+                                          ORDER BY day
+                                          LIMIT $1
+                                            FOR UPDATE SKIP LOCKED)
+        """,
     )

@@ -21,6 +21,7 @@ from ltzd.rules.relayer.states import status_of
 from ltzd.store.database import Connection
 from ltzd.store.relayer import gas_budgets
 from ltzd.store.relayer.gas_budgets import GasChange
+from ltzd.store.retention import batches
 from ltzd.store.wakeups import origin
 from ltzd.values import Address, Hash32
 
@@ -421,28 +422,46 @@ async def kept_failures(connection: Connection, user: Address) -> tuple[int, flo
 
 async def delete_expired(connection: Connection) -> None:
     """Delete lapsed relays, and delete or clear idempotency keys after a day."""
+    while await _delete_lapsed(connection) == batches.ROWS:
+        pass
+    for change, condition in (
+        ("DELETE FROM relays", "AND state = 'failed'"),
+        ("UPDATE relays SET idempotency_key = NULL", ""),
+    ):
+        await batches.run(
+            connection,
+            f"""
+            {change}
+             WHERE id IN (SELECT id
+                            FROM relays
+                           WHERE idempotency_key IS NOT NULL
+                             AND created_at < now() - interval '24 hours'
+                             {condition}
+                           ORDER BY created_at
+                           LIMIT $1
+                             FOR UPDATE SKIP LOCKED)
+            """,  # noqa: S608 - only constants
+        )
+
+
+async def _delete_lapsed(connection: Connection) -> int:
+    """Delete lapsed relays, up to a batch of them; returns how many."""
     async with connection.transaction():
         rows = await connection.fetch(
             f"""
             DELETE FROM relays
-             WHERE state = 'queued' AND created_at < now() - {LAPSE}
+             WHERE id IN (SELECT id
+                            FROM relays
+                           WHERE state = 'queued' AND created_at < now() - {LAPSE}
+                           ORDER BY id
+                           LIMIT $1
+                             FOR UPDATE SKIP LOCKED)
          RETURNING gas_day, identity, -gas_wei AS gas_wei
-            """  # noqa: S608
+            """,  # noqa: S608
+            batches.ROWS,
         )
         await gas_budgets.count(connection, _gas_changes(rows))
-    await connection.execute(
-        """
-        DELETE FROM relays
-         WHERE idempotency_key IS NOT NULL AND created_at < now() - interval '24 hours'
-           AND state = 'failed'
-        """
-    )
-    await connection.execute(
-        """
-        UPDATE relays SET idempotency_key = NULL
-         WHERE idempotency_key IS NOT NULL AND created_at < now() - interval '24 hours'
-        """
-    )
+    return len(rows)
 
 
 def _progress(row: asyncpg.Record) -> RelayProgress:

@@ -7,8 +7,9 @@ either before an erasure or after it: writers of events wait for a moment.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
+from operator import add
 from typing import Final
 from uuid import UUID
 
@@ -19,6 +20,8 @@ ERASED_NAME = "erased"
 """Stands for a member's name at a brand's site."""
 
 _LOCK_SECONDS = 1
+_LOCKED_LOOKUPS: Final = 5_000
+"""Look-ups of one transaction that keeps writers of events out: some tens of milliseconds."""
 SCAN_SECONDS: Final = 3600.0
 """The longest time for a statement that reads a whole table."""
 _EVENTS_A_STATEMENT = 1_000
@@ -34,19 +37,41 @@ class ErasedRows:
     accounts: int
     proofs: int
 
+    def plus(self, other: "ErasedRows") -> "ErasedRows":
+        return ErasedRows(*map(add, astuple(self), astuple(other)))
+
 
 async def hide_addresses(
     connection: Connection, erased: ErasedAddresses, email_keys: Sequence[str]
 ) -> ErasedRows:
-    """Put the erased key in the place of each of these addresses, in one transaction.
+    """Put the erased key in the place of each of these addresses, in the order in which they come.
 
-    Waits up to a second for the writers of events that are at work, who wait for this transaction;
-    raises asyncpg.LockNotAvailableError after it, and has changed nothing then. Events and names at
-    sites keep the address: see `clear_events` and `end_memberships`.
+    Writers of events wait for each transaction, so it has no more addresses than it can look for in
+    all types of events within a moment. Each waits up to a second for writers that are at work;
+    raises asyncpg.LockNotAvailableError after it, and the rest of the addresses stays. Events and
+    names at sites keep the address: see `clear_events` and `end_memberships`.
     """
     await erased.prepare(connection)
     plain = [key for key in dict.fromkeys(email_keys) if not key.startswith(PREFIX)]
     hidden = [erased.prepared_key_of(key) for key in plain]
+    at_once = await addresses_within(connection, _LOCKED_LOOKUPS)
+    done = ErasedRows(0, 0, 0, 0, 0)
+    for start in range(0, len(plain), at_once):
+        part = slice(start, start + at_once)
+        done = done.plus(await _hide(connection, plain[part], hidden[part]))
+    return done
+
+
+async def addresses_within(connection: Connection, lookups: int) -> int:
+    """How many addresses so many look-ups find the claims of, at least one.
+
+    An address is looked for in each brand's types of events: claims have no index by address.
+    """
+    types: int = await connection.fetchval("SELECT count(*) FROM claimed_event_types")
+    return max(1, lookups // max(1, types))
+
+
+async def _hide(connection: Connection, plain: Sequence[str], hidden: Sequence[str]) -> ErasedRows:
     async with connection.transaction():
         await connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'")
         # A statement that inserts events takes its snapshot after this lock, so it finds either

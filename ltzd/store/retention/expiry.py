@@ -10,11 +10,13 @@ from datetime import timedelta
 from typing import Final
 
 from ltzd.store.database import Connection
-from ltzd.store.retention import erasure
+from ltzd.store.retention import erasure, progress
 from ltzd.store.users import address_proofs
 from ltzd.store.users.erased_addresses import ErasedAddresses
 
 BATCH: Final = 500
+_LOOKUPS: Final = 200_000
+"""Look-ups of claims in one page of users: some seconds, well below the time of a statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +72,22 @@ async def _for_each_brand(
 
 async def _clear_events(connection: Connection, brand: bytes, after: timedelta, batch: int) -> int:
     """Events of one moment are cleared together, so no event is older than the progress."""
+    # Comparisons of rows, because the planner takes a range between two unknown bounds for a
+    # two-hundredth of the rows, and then reads and sorts all events of the brand. A limit in the
+    # text, because of an unknown one it expects a tenth of them.
     cleared: int = await connection.fetchval(
-        """
+        f"""
         WITH due AS MATERIALIZED (
           SELECT e.id, e.created_at
             FROM events e
-           WHERE e.brand_id = $1
-             AND e.created_at >= coalesce((SELECT done_to FROM retention_progress
-                                            WHERE rule = 'event_addresses' AND brand_id = $1),
-                                          '-infinity')
-             AND e.created_at < now() - $2::interval
+           WHERE (e.brand_id, e.created_at)
+                 >= ($1, coalesce((SELECT done_to FROM retention_progress
+                                    WHERE rule = 'event_addresses' AND brand_id = $1),
+                                  '-infinity'))
+             AND (e.brand_id, e.created_at) < ($1, now() - $2::interval)
              AND num_nonnulls(e.email, e.user_identifier, e.metadata) > 0
-           ORDER BY e.created_at
-           LIMIT $3
+           ORDER BY e.brand_id, e.created_at
+           LIMIT {batch:d}
         ), cleared AS (
           UPDATE events e SET email = NULL, user_identifier = NULL, metadata = NULL
             FROM due WHERE e.id = due.id
@@ -93,10 +98,9 @@ async def _clear_events(connection: Connection, brand: bytes, after: timedelta, 
              SET done_to = greatest(p.done_to, excluded.done_to)
         )
         SELECT count(*) FROM due
-        """,
+        """,  # noqa: S608
         brand,
         after,
-        batch,
     )
     return cleared
 
@@ -138,6 +142,7 @@ async def _hide_users(
     user without an address may have logged in at a site again since it was erased: the address is
     stored with the member then, and is hidden there.
     """
+    batch = min(batch, await erasure.addresses_within(connection, _LOOKUPS))
     rows = await connection.fetch(
         """
         WITH page AS MATERIALIZED (
@@ -175,7 +180,8 @@ async def _hide_users(
         await erasure.hide_addresses(connection, erased, plain)
     if due:
         await erasure.hide_members(connection, erased, [row["id"] for row in due])
-    await _move(connection, "user_addresses", str(rows[-1]["id"]) if len(rows) == batch else None)
+    last = str(rows[-1]["id"]) if len(rows) == batch else None
+    await progress.move(connection, "user_addresses", last)
     return len(due)
 
 
@@ -206,17 +212,6 @@ async def _hide_accounts(
     due = [row["name"] for row in rows if row["is_due"]]
     if due:
         await erasure.hide_addresses(connection, erased, due)
-    await _move(connection, "account_addresses", rows[-1]["name"] if len(rows) == batch else None)
+    last = rows[-1]["name"] if len(rows) == batch else None
+    await progress.move(connection, "account_addresses", last)
     return len(due)
-
-
-async def _move(connection: Connection, rule: str, last_key: str | None) -> None:
-    """A walk that is at its end begins again."""
-    await connection.execute(
-        """
-        INSERT INTO retention_progress (rule, brand_id, last_key) VALUES ($1, '', $2)
-            ON CONFLICT (rule, brand_id) DO UPDATE SET last_key = excluded.last_key
-        """,
-        rule,
-        last_key,
-    )

@@ -333,7 +333,8 @@ async def end_owner_links(connection: Connection, subject: str, host: str) -> in
           SELECT m.brand_id, m.host, m.site_user_id
             FROM site_links l
             JOIN site_members m ON m.link_id = l.id
-           WHERE l.subject = $1 AND l.host = $2
+           -- IS NOT NULL: while no member is linked, the planner would read all members instead.
+           WHERE l.subject = $1 AND l.host = $2 AND m.link_id IS NOT NULL
            ORDER BY 1, 2, 3
              FOR UPDATE OF m
         )

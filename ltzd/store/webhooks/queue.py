@@ -14,12 +14,11 @@ from uuid import UUID
 
 from ltzd.store import wakeups
 from ltzd.store.database import Connection
+from ltzd.store.retention import batches
 from ltzd.values import Address, Hash32
 
 WebhookKind = Literal["ltz_distributed", "ltz_reverted", "payment_reversed", "redemption_reversed"]
 WebhookState = Literal["pending", "delivered", "exhausted"]
-
-_ROWS_A_STATEMENT = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,24 +319,21 @@ async def revoke(connection: Connection, rewards: Sequence[UUID]) -> None:
 
 async def delete_expired(connection: Connection) -> None:
     """Delete delivered webhooks after 30 days and all webhooks after 90 days."""
-    while True:
-        done = await connection.execute(
-            """
-            DELETE FROM webhooks
-             WHERE id IN (
-                   SELECT old.id
-                     FROM brands
-                    CROSS JOIN LATERAL (
-                          SELECT id
-                            FROM webhooks w
-                           WHERE w.brand_id = brands.id
-                             AND w.created_at < now() - interval '30 days'
-                             AND (w.state = 'delivered'
-                                  OR w.created_at < now() - interval '90 days')
-                           LIMIT $1) AS old
-                    LIMIT $1)
-            """,
-            _ROWS_A_STATEMENT,
-        )
-        if int(done.split()[-1]) < _ROWS_A_STATEMENT:
-            return
+    await batches.run(
+        connection,
+        """
+        DELETE FROM webhooks
+         WHERE id IN (
+               SELECT old.id
+                 FROM brands
+                CROSS JOIN LATERAL (
+                      SELECT id
+                        FROM webhooks w
+                       WHERE w.brand_id = brands.id
+                         AND w.created_at < now() - interval '30 days'
+                         AND (w.state = 'delivered'
+                              OR w.created_at < now() - interval '90 days')
+                       LIMIT $1) AS old
+                LIMIT $1)
+        """,
+    )

@@ -6,6 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from ltzd.store.database import Connection
+from ltzd.store.retention import batches
 from ltzd.store.webhooks.queue import WebhookKind, WebhookState, notify_senders
 from ltzd.values import Address
 
@@ -51,9 +52,9 @@ class DisabledEndpoint:
 class WebhookFacts:
     """`pending` webhooks wait for an enabled endpoint, `held` for a disabled or missing one.
 
-    At most MOST_COUNTED are counted of each brand. `oldest_seconds` is the age of the oldest
-    pending webhook; `overdue_seconds` is the time since a pending webhook became due, 0 if none is
-    due.
+    At most MOST_COUNTED are counted of each brand. `oldest_seconds` is the age of the oldest of the
+    counted pending webhooks; `overdue_seconds` is the time since a pending webhook became due, 0 if
+    none is due.
     """
 
     pending: int
@@ -85,12 +86,18 @@ async def backlog(connection: Connection) -> WebhookFacts:
                   FROM brands
                   LEFT JOIN webhook_endpoints e ON e.brand_id = brands.id
                  CROSS JOIN LATERAL (
-                       SELECT count(*) AS count, min(created_at) AS oldest, min(next_at) AS due
-                         FROM (SELECT created_at, next_at
+                       -- In no order: to sort them, the planner would read all of a brand.
+                       SELECT count(*) AS count, min(created_at) AS oldest,
+                              (SELECT next_at
                                  FROM webhooks
                                 WHERE brand_id BETWEEN brands.id AND brands.id
                                   AND state = 'pending'
                                 ORDER BY brand_id, next_at
+                                LIMIT 1) AS due
+                         FROM (SELECT created_at
+                                 FROM webhooks
+                                WHERE brand_id BETWEEN brands.id AND brands.id
+                                  AND state = 'pending'
                                 LIMIT $1) AS counted) AS waiting
                  WHERE waiting.count > 0) AS each_brand
         """,
@@ -186,23 +193,27 @@ async def disabled_endpoints(
 
 async def replay(connection: Connection, ids: Sequence[UUID]) -> list[UUID]:
     """Make these webhooks due now with no attempts counted; returns the ids. A revoked webhook
-    stays as it is.
+    stays as it is. Call it in a database transaction.
     """
-    rows = await connection.fetch(
-        """
-        UPDATE webhooks
-           SET state = 'pending', attempts = 0, next_at = now(),
-               -- An attempt without an outcome may have arrived (queue.revoke).
-               last_error = CASE WHEN attempts > 0 THEN coalesce(last_error, 'replayed')
-                                 ELSE last_error END
-         WHERE id = ANY($1::uuid[]) AND NOT (kind = 'ltz_distributed' AND revoked)
-     RETURNING id
-        """,
-        ids,
-    )
-    if rows:
+    replayed: list[UUID] = []
+    # A brand may have millions, which one statement would not finish within its time.
+    for start in range(0, len(ids), batches.ROWS):
+        rows = await connection.fetch(
+            """
+            UPDATE webhooks
+               SET state = 'pending', attempts = 0, next_at = now(),
+                   -- An attempt without an outcome may have arrived (queue.revoke).
+                   last_error = CASE WHEN attempts > 0 THEN coalesce(last_error, 'replayed')
+                                     ELSE last_error END
+             WHERE id = ANY($1::uuid[]) AND NOT (kind = 'ltz_distributed' AND revoked)
+         RETURNING id
+            """,
+            ids[start : start + batches.ROWS],
+        )
+        replayed += [row["id"] for row in rows]
+    if replayed:
         await notify_senders(connection)
-    return [row["id"] for row in rows]
+    return replayed
 
 
 async def replay_since(

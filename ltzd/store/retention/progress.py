@@ -1,0 +1,26 @@
+"""How far a rule has walked a table, so that each call looks at the rows that follow.
+
+Several processes may walk at once: a row that both look at is judged the same.
+"""
+
+from ltzd.store.database import Connection
+
+
+async def last_key(connection: Connection, rule: str) -> str | None:
+    """The key after which the walk goes on, or None if it begins at the first row."""
+    key: str | None = await connection.fetchval(
+        "SELECT last_key FROM retention_progress WHERE rule = $1 AND brand_id = ''", rule
+    )
+    return key
+
+
+async def move(connection: Connection, rule: str, key: str | None) -> None:
+    """Go on after `key`. A walk that is at its end (None) begins again."""
+    await connection.execute(
+        """
+        INSERT INTO retention_progress (rule, brand_id, last_key) VALUES ($1, '', $2)
+            ON CONFLICT (rule, brand_id) DO UPDATE SET last_key = excluded.last_key
+        """,
+        rule,
+        key,
+    )
