@@ -67,8 +67,7 @@ class Transactions:
             intent = an_intent(nonce, ids, self.next_seq)
             self.next_seq += rewards
             attempt = an_attempt(f"first {nonce}")
-            id_, _ = await transactions.store_signed(connection, self.lane, intent, attempt)
-        return id_
+            return await transactions.store_signed(connection, self.lane, intent, attempt)
 
     async def grow_old(self, tx: int, seconds: int = 3600) -> None:
         async with session(self.pool) as connection:
