@@ -11,14 +11,14 @@ import pytest
 import pytest_asyncio
 
 from ltzd.chain.node.answers.typed import Account
-from ltzd.cli.lane import views
+from ltzd.cli.lane import switches, views
 from ltzd.cli.targets import Target
 from ltzd.store.database import Connection, Pool, open_pool, session
 from ltzd.store.operator import lane_views, lanes, transactions, wallets
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.leases import lane_lease
 from ltzd.store.operator.wallets import WalletState
-from ltzd.values import checksummed
+from ltzd.values import Address, checksummed
 from tests.support.chain.fake_node import CHAIN_ID, ETHER, FakeNode
 from tests.support.commands import Outcome, ltzd
 from tests.support.relays.lanes import RELAYER, a_relay_lane
@@ -127,6 +127,23 @@ async def test_without_lanes_there_is_nothing_to_list_or_pause(lane_commands: La
     refused = await lane_commands("pause", "--all", "--reason", "x")
     assert refused.code == 1
     assert refused.err == "ltzd: There is no lane. Known are: none. Nothing changed.\n"
+
+
+async def test_a_pause_that_another_command_undoes_is_not_told_as_a_pause(
+    lane_commands: Lanes, pool: Pool, db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await a_lane(pool)
+
+    async def resume(connection: Connection, *_: object, **__: object) -> dict[Address, bool]:
+        await wallets.set_paused(connection, CHAIN_ID, MINTER.address, None)
+        return {MINTER.address: False}
+
+    monkeypatch.setattr(switches, "_wait_until_in_force", resume)
+    done = await lane_commands("pause", MINT, "--reason", "fees at 90")
+
+    assert done.err == (
+        f"The mint lane of {MINT} was resumed by another command meanwhile: see `ltzd lane list`.\n"
+    )
 
 
 async def test_a_pause_keeps_its_time_and_takes_a_new_reason(
