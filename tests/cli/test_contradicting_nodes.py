@@ -146,6 +146,7 @@ async def test_roles_that_a_node_invents_are_granted_all_the_same(commands: Comm
     commands.lie(answering(HAS_ROLE, TRUE))
     refused = await commands(contracts.admin, *grant)
     assert refused.code == 1
+    assert "Whether the wallet is retired was not checked: The database none at" in refused.err
     assert "has LTZ.MINTER" in refused.err
 
     def lie(method: str, params: Sequence[Any], result: Any) -> Any:
