@@ -90,8 +90,8 @@ async def connection_to(url: str, command: str) -> AsyncIterator[Connection]:
         if is_of_output(error):
             raise
         raise DatabaseUnavailable(
-            f"The database connection was lost or timed out ({reason_of(error)}): check "
-            "whether the change was made before you repeat the command."
+            f"The database broke the command off ({reason_of(error)}): check whether the change "
+            "was made before you repeat the command."
         ) from error
     finally:
         with suppress(*database.LOST):
