@@ -86,7 +86,7 @@ def write_private(path: Path, text: str) -> None:
 def create_private(path: Path, text: str) -> None:
     """Create a file durably with mode 0600. An error leaves no file behind.
 
-    Raises FileExistsError, OSError.
+    Raises FileExistsError, OSError; the error names the file.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -94,8 +94,9 @@ def create_private(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-    except OSError:
+    except OSError as error:
         path.unlink(missing_ok=True)
+        error.filename = str(path)  # that of a full disk names none
         raise
 
 

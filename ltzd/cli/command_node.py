@@ -1,15 +1,11 @@
-"""The nodes that one command works with.
-
-Most commands make all requests to the first node that answers, so that they see one view of the
-chain. A command that compares, or that signs with a person's key, asks all nodes.
-"""
+"""The nodes that one command works with: all that answer, since none of them is believed alone."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from ltzd.chain.deployment.agreement import AgreeingNodes
-from ltzd.chain.node.client import RpcClient, node_name, node_names
+from ltzd.chain.node.client import RpcClient, node_names
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.opening import open_rpc
 from ltzd.chain.node.rpc import RpcPolicy
@@ -72,14 +68,19 @@ async def _foreign_chain(node: Node, chain_id: int, genesis: Hash32) -> str | No
 
 @asynccontextmanager
 async def agreeing_nodes(
-    urls: Sequence[str], chain_id: int | None, named_by: str = "node.chain_id"
+    urls: Sequence[str],
+    chain_id: int | None,
+    named_by: str = "node.chain_id",
+    *,
+    signs: bool = True,
 ) -> AsyncIterator[AgreeingNodes]:
-    """Open all nodes that answer, for a command that signs, and print which do not.
+    """Open all nodes that answer, and print which do not.
 
     `chain_id` is the chain that the person means, by the setting or option `named_by`. Raises
-    NodeUnavailable if no node answers, and Misconfigured if one is on another chain, or if
-    `chain_id` is None: nodes that lie would choose the chain that the signature is valid on. A
-    chain for development need not be named, since nobody has anything to lose on it.
+    NodeUnavailable if no node answers, and Misconfigured if one is on another chain. A command that
+    `signs` raises Misconfigured if `chain_id` is None, too: nodes that lie would choose the chain
+    that the signature is valid on. A chain for development need not be named, since nobody has
+    anything to lose on it.
     """
     async with AsyncExitStack() as stack:
         clients: dict[str, RpcClient] = {}
@@ -93,7 +94,7 @@ async def agreeing_nodes(
             except NodeUnavailable as error:
                 faults.append(f"{name}: {error.message}")
                 continue
-            if chain_id is None and shown not in DEV_CHAIN_IDS:
+            if signs and chain_id is None and shown not in DEV_CHAIN_IDS:
                 raise Misconfigured(
                     f"{named_by} is not set, and the node {name} says that it is on chain {shown}. "
                     "A signature is valid on the chain that it names, so a person must name it: "
@@ -110,24 +111,3 @@ async def agreeing_nodes(
         for fault in faults:
             print_message(f"Not asked: {fault}")
         yield AgreeingNodes(clients)
-
-
-@asynccontextmanager
-async def first_answering(urls: Sequence[str]) -> AsyncIterator[RpcClient]:
-    """Open the first node that answers. Raises NodeUnavailable, which names all that do not."""
-    url = urls[0] if len(urls) == 1 else await _first_answering(urls)
-    async with open_rpc(url) as rpc:
-        yield rpc
-
-
-async def _first_answering(urls: Sequence[str]) -> str:
-    faults = []
-    for url in urls:
-        try:
-            async with open_rpc(url, RpcPolicy(timeout_seconds=_ANSWER_SECONDS)) as rpc:
-                await Node(rpc).chain_id()
-        except NodeUnavailable as error:
-            faults.append(f"{node_name(url)}: {error.message}")
-        else:
-            return url
-    raise NodeUnavailable(f"No node answers ({'; '.join(faults)})")

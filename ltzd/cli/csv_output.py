@@ -5,7 +5,6 @@ callers take an OSError for a lost database connection.
 """
 
 import csv
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Self
 
+from ltzd.cli.write_errors import drop_output
 from ltzd.errors import Misconfigured
 
 STANDARD_OUTPUT = "-"
@@ -80,8 +80,7 @@ class CsvFile:
             yield
         except BrokenPipeError:
             if self._is_output:
-                # Python would report the broken pipe again when it flushes at exit.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                drop_output()
             raise Misconfigured(
                 "The reader closed the pipe before the end of the statement."
             ) from None

@@ -4,7 +4,6 @@
 
 import os
 import sys
-from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -36,7 +35,10 @@ _DAEMONS = {"run", "dev"}
 
 
 class PlainErrors(TyperGroup):
-    """Prints an error that a person can correct as a sentence on stderr, and exits with 1."""
+    """Prints an error that a person can correct as a sentence on stderr, and exits with 1.
+
+    Ctrl-C exits with 130, unless the command itself ends well by it.
+    """
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         _open_standard_streams()
@@ -53,8 +55,18 @@ class PlainErrors(TyperGroup):
                 raise
             print(*lines, sep="\n", file=sys.stderr)
             if isinstance(error, OSError) and error.filename is None:
-                _drop_output()
+                write_errors.drop_output()
+        except KeyboardInterrupt:
+            if ctx.invoked_subcommand in _DAEMONS:
+                raise
+            print(_INTERRUPTED, file=sys.stderr)
+            raise typer.Exit(130) from None
         raise typer.Exit(1)
+
+
+_INTERRUPTED = (
+    "\nltzd: Interrupted. What the command had done by then stays: look before you repeat it."
+)
 
 
 def _lines_of(error: Exception, *, is_daemon: bool) -> list[str]:
@@ -95,12 +107,6 @@ def _open_standard_streams() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-
-
-def _drop_output() -> None:
-    """Discard what standard output still holds: Python would fail again when it flushes at exit."""
-    with suppress(OSError, ValueError):  # a test's stream has no descriptor
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _not_installed(module: str | None) -> str:

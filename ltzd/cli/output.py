@@ -1,6 +1,5 @@
 """Printing: standard output carries data, standard error carries messages to a person."""
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +11,8 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from ltzd.cli.tables import fitted
+from ltzd.cli.write_errors import drop_output
+from ltzd.errors import Misconfigured
 from ltzd.secret_files import make_private
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
@@ -45,8 +46,7 @@ def print_line(line: str) -> bool:
     try:
         print(line, flush=True)
     except BrokenPipeError:
-        # Python would report the broken pipe again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return False
     return True
 
@@ -61,11 +61,21 @@ def print_json(value: Any) -> None:
 
 
 def print_keys(value: Any) -> None:
-    """Print as JSON; a file that standard output is redirected to is made private first."""
+    """Print as JSON; a file that standard output is redirected to is made private first.
+
+    Raises Misconfigured if the keys cannot be printed: they are in force all the same.
+    """
     with suppress(OSError, ValueError):  # a test's stream has no descriptor
         if make_private(sys.stdout.fileno()):
             print_message("The output file was readable by others: its mode is 0600 now.")
-    print_json(value)
+    try:
+        print_json(value)
+    except OSError as error:
+        drop_output()
+        raise Misconfigured(
+            f"The output cannot be written ({error.strerror}), so nobody has seen the new keys. "
+            "They are in force: replace each one by `ltzd brand rotate-key`."
+        ) from error
 
 
 def print_page(page: RenderableType) -> None:

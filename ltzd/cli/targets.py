@@ -9,7 +9,7 @@ import asyncpg
 
 from ltzd.cli import dev_json
 from ltzd.cli.options import NOT_UTF8
-from ltzd.cli.write_errors import is_of_a_disk
+from ltzd.cli.write_errors import is_of_output
 from ltzd.daemon.settings.settings import read_settings
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store import database
@@ -87,11 +87,11 @@ async def connection_to(url: str, command: str) -> AsyncIterator[Connection]:
             raise
         raise Misconfigured(NOT_UTF8) from error
     except database.LOST as error:
-        if is_of_a_disk(error):
+        if is_of_output(error):
             raise
         raise DatabaseUnavailable(
-            f"The database connection was lost or timed out ({reason_of(error)}): check "
-            "whether the change was made before you repeat the command."
+            f"The database broke the command off ({reason_of(error)}): check whether the change "
+            "was made before you repeat the command."
         ) from error
     finally:
         with suppress(*database.LOST):

@@ -7,7 +7,6 @@ import asyncio
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import cache
 
 import structlog
@@ -374,8 +373,7 @@ class InFlightTransactions:
         lane_gauges.RESERVED_WEI.set(self._lane, self.reserved_wei())
 
     def _observe_age(self, tx: OpenTransaction, stage: State) -> None:
-        age = datetime.now(UTC) - tx.created_at
-        _age_histogram(self._lane.kind, stage).observe(age.total_seconds())
+        _age_histogram(self._lane.kind, stage).observe(tx.age_seconds)
 
     def _count_outcome(self, state: State) -> None:
         match state:

@@ -7,7 +7,6 @@ with the indexed chain; if the indexer does not have it, the receipt is asked fo
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import structlog
 
@@ -332,9 +331,9 @@ class ReceiptMonitor:
         return late
 
     def _set_gauges(self, oldest: Sequence[OpenTransaction]) -> None:
-        age = (datetime.now(UTC) - oldest[0].created_at).total_seconds() if oldest else 0
+        age = oldest[0].age_seconds if oldest else 0.0
         undecided = sum(tx.tx.state is State.SIGNED for tx in oldest)
-        lane_gauges.OLDEST_UNCONFIRMED_SECONDS.set(self._context.lane, max(0.0, age))
+        lane_gauges.OLDEST_UNCONFIRMED_SECONDS.set(self._context.lane, age)
         lane_gauges.UNDECIDED.set(self._context.lane, undecided)
         lane_gauges.NONCE_GAP.set(self._context.lane, len(oldest))
 

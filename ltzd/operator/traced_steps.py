@@ -43,6 +43,6 @@ class TracedSteps:
         self._rewards.pop(tx.id, None)
 
     def _step(self, name: str, tx: OpenTransaction, attributes: tracing.Attributes) -> None:
-        begun_at = self._since.get(tx.id, int(tx.created_at.timestamp() * _NANOSECONDS))
+        begun_at = self._since.get(tx.id, tracing.now() - int(tx.age_seconds * _NANOSECONDS))
         ids = {"ltzd.transaction": tx.id, "ltzd.nonce": tx.nonce}
         tracing.step(name, self._rewards.get(tx.id, tx.rewards), begun_at, {**ids, **attributes})

@@ -112,11 +112,14 @@ async def test_a_node_that_shows_another_payout_does_not_have_it_set(commands: C
 
     commands.lie(lie)
     done = await commands(commands.contracts.registrar, "collection", "set", id_, "--price", 7)
+    listed = await ltzd("collection", "list", "--config", commands.folder / "ltzd.toml")
 
     assert done.code == 1
     assert f"contradict each other about collection {id_}" in done.err
     assert commands.liar.url.removeprefix("http://") in done.err
     assert await commands.payout_of(id_) == owner.address
+    assert (listed.code, listed.out) == (1, "")
+    assert "contradict each other about the collections" in listed.err
 
 
 async def test_roles_that_a_node_hides_are_revoked_all_the_same(commands: Commands) -> None:
@@ -143,6 +146,7 @@ async def test_roles_that_a_node_invents_are_granted_all_the_same(commands: Comm
     commands.lie(answering(HAS_ROLE, TRUE))
     refused = await commands(contracts.admin, *grant)
     assert refused.code == 1
+    assert "Whether the wallet is retired was not checked: The database none at" in refused.err
     assert "has LTZ.MINTER" in refused.err
 
     def lie(method: str, params: Sequence[Any], result: Any) -> Any:

@@ -1,6 +1,7 @@
 """`ltzd init` writes files that ltzd accepts once a person has filled in the empty values."""
 
 import asyncio
+import errno
 import os
 import re
 import stat
@@ -160,6 +161,20 @@ async def test_where_it_cannot_write_it_says_so(tmp_path: Path) -> None:
 
     assert (done.code, done.out) == (1, "")
     assert done.err == f"ltzd: {tmp_path / 'file'} cannot be written: File exists.\n"
+
+
+async def test_a_full_disk_is_told_with_the_file_and_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    done = await ltzd("init", tmp_path, *OPTIONS)
+
+    file = tmp_path / "ltzd.toml"
+    assert done.err == f"ltzd: {file} cannot be written: No space left on device.\n"
+    assert names_in(tmp_path) == []
 
 
 async def test_options_that_do_not_fit_are_told_by_their_names(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """`ltzd lane list`, `pause` and `resume` beside a database; no process serves the lanes here."""
 
+import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,17 +10,20 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from ltzd.cli.lane.views import WalletOnChain, _remarks
+from ltzd.chain.node.answers.typed import Account
+from ltzd.cli.lane import switches, views
+from ltzd.cli.targets import Target
 from ltzd.store.database import Connection, Pool, open_pool, session
 from ltzd.store.operator import lane_views, lanes, transactions, wallets
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.leases import lane_lease
 from ltzd.store.operator.wallets import WalletState
-from ltzd.values import checksummed
-from tests.support.chain.fake_node import CHAIN_ID
+from ltzd.values import Address, checksummed
+from tests.support.chain.fake_node import CHAIN_ID, ETHER, FakeNode
 from tests.support.commands import Outcome, ltzd
 from tests.support.relays.lanes import RELAYER, a_relay_lane
-from tests.support.rows.core import MINTER, a_lane, an_attempt, an_intent
+from tests.support.rows.core import MINTER, a_lane, an_attempt, an_intent, follow
+from tests.support.surfaces.event_surface import a_served_node
 
 MINT, RELAY = checksummed(MINTER.address), checksummed(RELAYER.address)
 
@@ -68,7 +73,7 @@ async def test_a_list_tells_holder_nonces_age_and_reason(
 ) -> None:
     mint, relay = await a_lane(pool, first_nonce=7), await a_relay_lane(pool)
     async with session(pool) as connection:
-        tx, _ = await transactions.store_signed(connection, mint, an_intent(7), an_attempt("a"))
+        tx = await transactions.store_signed(connection, mint, an_intent(7), an_attempt("a"))
         await lanes.report_working(connection, mint, "funds")
     await lane_commands.hold(mint)
     await lane_commands.hold(relay, seconds=-1)
@@ -122,6 +127,23 @@ async def test_without_lanes_there_is_nothing_to_list_or_pause(lane_commands: La
     refused = await lane_commands("pause", "--all", "--reason", "x")
     assert refused.code == 1
     assert refused.err == "ltzd: There is no lane. Known are: none. Nothing changed.\n"
+
+
+async def test_a_pause_that_another_command_undoes_is_not_told_as_a_pause(
+    lane_commands: Lanes, pool: Pool, db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await a_lane(pool)
+
+    async def resume(connection: Connection, *_: object, **__: object) -> dict[Address, bool]:
+        await wallets.set_paused(connection, CHAIN_ID, MINTER.address, None)
+        return {MINTER.address: False}
+
+    monkeypatch.setattr(switches, "_wait_until_in_force", resume)
+    done = await lane_commands("pause", MINT, "--reason", "fees at 90")
+
+    assert done.err == (
+        f"The mint lane of {MINT} was resumed by another command meanwhile: see `ltzd lane list`.\n"
+    )
 
 
 async def test_a_pause_keeps_its_time_and_takes_a_new_reason(
@@ -222,13 +244,34 @@ async def test_the_nonces_of_a_retired_wallet_are_no_reason_to_look(
     pool: Pool, db: Connection
 ) -> None:
     await a_lane(pool, first_nonce=7)
-    on_chain = {MINTER.address: WalletOnChain(9, 0)}
-    (*_, remark) = _remarks(await lane_views.list_lanes(db), on_chain)
+    on_chain = {MINTER.address: Account(balance=0, nonce=9)}
+    (*_, remark) = views._remarks(await lane_views.list_lanes(db), on_chain)
     assert "has used 9 nonces on chain, the database knows 7" in remark
 
     await wallets.add(db, CHAIN_ID, MINTER.address, "mint")
     await wallets.set_state(db, CHAIN_ID, MINTER.address, WalletState.RETIRED)
-    assert list(_remarks(await lane_views.list_lanes(db), on_chain)) == []
+    assert list(views._remarks(await lane_views.list_lanes(db), on_chain)) == []
+
+
+async def test_one_node_that_lies_has_no_wallet_look_shared(
+    pool: Pool, data_dir: Path, database_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    liar, honest = FakeNode(), FakeNode()
+    await follow(pool, honest)
+    await a_lane(pool, first_nonce=7)
+    liar.false_nonce, liar.balance = 99, 2_000 * ETHER
+    target = Target(database_url, data_dir / "master.key")
+
+    async with a_served_node(liar) as first, a_served_node(honest) as second:
+        urls = (first, "http://127.0.0.1:1", second)
+        await asyncio.to_thread(views.list_lanes, target, None, urls, as_json=False)
+
+    out, err = capsys.readouterr()
+    assert "1000.0000" in out
+    assert "2000.0000" not in out
+    assert "Not asked: 127.0.0.1:1" in err
+    assert re.search(r"do not agree about the mint wallet .*: 99 nonces, 2000.* one of them", err)
+    assert "another program signs" not in err
 
 
 async def test_a_reason_shows_no_control_characters(lane_commands: Lanes, pool: Pool) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ltzd import __version__
+from ltzd.cli import dev_json
 from ltzd.cli.targets import Target, open_connection
 from ltzd.rules.brands.configuration import parse_brand_file
 from ltzd.store.brands import configurations as brands
@@ -82,11 +83,45 @@ async def test_a_full_disk_under_the_output_is_a_sentence(tmp_path: Path, option
     )
 
 
-async def test_a_full_disk_is_not_taken_for_a_lost_database(database_url: str) -> None:
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EPIPE])
+async def test_an_output_that_fails_is_not_taken_for_a_lost_database(
+    database_url: str, number: int
+) -> None:
     target = Target(database_url, Path("master.key"))
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match=os.strerror(number)):
         async with open_connection(target, "test"):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise OSError(number, os.strerror(number))
+
+
+async def test_keys_that_cannot_be_printed_are_told_to_be_lost(
+    data_dir: Path, db: Connection
+) -> None:
+    brand = parse_brand_file(BRAND.format(id="0x" + "aa" * 20), "demo.toml")
+    await brands.apply(db, brand, Sealer.from_file(data_dir / "master.key"))
+    id_, where = "0x" + "aa" * 20, f"--data-dir {data_dir}"
+
+    outcome = await in_a_shell(f"ltzd brand rotate-key {id_} --key api_key {where} > /dev/full")
+
+    assert outcome.code == 1
+    assert outcome.err == (
+        "ltzd: The output cannot be written (No space left on device), so nobody has seen the new "
+        "keys. They are in force: replace each one by `ltzd brand rotate-key`.\n"
+    )
+
+
+async def test_ctrl_c_does_not_say_that_nothing_was_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dev_json, "read", interrupt)
+    outcome = await ltzd("brand", "list", "--data-dir", tmp_path)
+
+    assert (outcome.code, outcome.out) == (130, "")
+    assert outcome.err == (
+        "\nltzd: Interrupted. What the command had done by then stays: look before you repeat it.\n"
+    )
 
 
 BRAND = """

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.chain.signing import Signer, UnsignedTransaction
+from ltzd.cli.lane import adopt
 from ltzd.cli.options import target_options
 from ltzd.errors import NodeUnavailable
 from ltzd.operator import restoring
@@ -313,6 +314,16 @@ async def test_a_wallet_that_is_in_use_now_is_not_adopted(world: World, cli: Cli
     assert done.code == 1
     assert "has just signed again" in done.err
     assert await value(world.observer, "SELECT count(*) FROM lanes") == 0
+
+
+async def test_a_wallet_that_signs_while_a_person_is_asked_is_not_adopted(
+    world: World, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.node.use_nonce(MINTER)
+    monkeypatch.setattr(adopt, "_confirm", lambda *_, **__: world.node.use_nonce(MINTER))
+    done = await cli("lane", "adopt", WALLET, "--kind", "mint", "--watch-seconds", 0)
+    assert done.code == 1
+    assert "has just signed again" in done.err
 
 
 @pytest.mark.parametrize("command", [("restore", "check"), ("restore", "apply")])

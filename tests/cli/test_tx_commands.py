@@ -10,6 +10,8 @@ from uuid import UUID
 import pytest
 import pytest_asyncio
 
+from ltzd.cli.targets import Target
+from ltzd.cli.tx import requests as tx_requests
 from ltzd.rules.operator.fees import GWEI, Fees
 from ltzd.rules.operator.requests import Action, RequestOutcome
 from ltzd.rules.operator.transactions import Inclusion, State, Transaction
@@ -67,8 +69,7 @@ class Transactions:
             intent = an_intent(nonce, ids, self.next_seq)
             self.next_seq += rewards
             attempt = an_attempt(f"first {nonce}")
-            id_, _ = await transactions.store_signed(connection, self.lane, intent, attempt)
-        return id_
+            return await transactions.store_signed(connection, self.lane, intent, attempt)
 
     async def grow_old(self, tx: int, seconds: int = 3600) -> None:
         async with session(self.pool) as connection:
@@ -320,6 +321,31 @@ async def test_without_a_lane_the_request_is_withdrawn(tx: Transactions, command
             connection, tx.lane.chain_id, tx.lane.wallet
         )
         assert not has_requests
+
+
+async def test_a_command_that_is_interrupted_withdraws_its_request(
+    tx: Transactions, database_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C cancels the command's task."""
+    request = tx_requests.Request(Action.CANCEL, str(await tx.sign(0)), wait_seconds=60)
+    target = Target(database_url, Path("master.key"))
+
+    async def outcomes() -> list[str | None]:
+        async with session(tx.pool) as connection:
+            rows = await connection.fetch("SELECT outcome FROM transaction_requests")
+        return [row["outcome"] for row in rows]
+
+    async def is_asked() -> bool:
+        return await outcomes() == [None]
+
+    command = asyncio.create_task(tx_requests._ask(target, request))
+    await until(is_asked)
+    command.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await command
+
+    assert await outcomes() == ["withdrawn"]
+    assert "See what became of the request: `ltzd tx show" in capsys.readouterr().err
 
 
 async def test_a_request_that_is_left_stays_until_it_is_given_without_that(

@@ -44,7 +44,7 @@ class Settling:
         await follow(self.pool, self.genesis)
         ids = await queue_rewards(self.pool, 1)
         async with session(self.pool) as connection:
-            row, _ = await transactions.store_signed(
+            row = await transactions.store_signed(
                 connection, self.lane, an_intent(0, ids), an_attempt("a")
             )
             (tx,) = await transactions.in_flight(connection, self.lane)

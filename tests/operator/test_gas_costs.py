@@ -1,7 +1,6 @@
 """The cost that a receipt tells is recorded, up to what was reserved for the transaction."""
 
 from dataclasses import replace as changed
-from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +15,7 @@ from tests.support.rows.core import a_hash
 
 FEES = Fees(4 * GWEI, GWEI)
 ATTEMPT = Attempt(a_hash("attempt"), b"\x01" * 100, FEES)
-TX = newly_signed(1, datetime.now(UTC), 0, 60_000, ATTEMPT)
+TX = newly_signed(1, 0, 60_000, ATTEMPT)
 RECEIPT = Receipt(ATTEMPT.hash, 7, a_hash("block 7"), True, 50_000, 3 * GWEI)
 COSTS = L1Costs(operator_fee_without_gas=7, operator_fee_of_sample=7 + OPERATOR_FEE_SAMPLE)
 """The operator fee is 7 wei, and one for each gas."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from ltzd import telemetry
 from ltzd.operator.policy import LanePolicy
 from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.store.database import session, transaction
@@ -88,6 +89,22 @@ async def test_transactions_in_flight_stay_within_the_limit(world: World) -> Non
         world.node.mine()
         await world.minted()
     await world.each_minted_once()
+
+
+async def test_ages_do_not_depend_on_how_two_clocks_differ(world: World) -> None:
+    await world.observer.execute(
+        "ALTER TABLE transactions ALTER created_at SET DEFAULT now() - interval '1 hour'"
+    )  # As a database whose clock is an hour behind this machine's.
+    gauge = telemetry.OLDEST_UNCONFIRMED_SECONDS
+    await world.queue()
+    async with world.serving():
+        await world.settled("published")
+        await world.some_polls()
+        assert 0 <= gauge.labels("mint")._value.get() < 600
+    async with world.serving():
+        await world.some_polls()
+        age = gauge.labels("mint")._value.get()
+        assert 3600 <= age < 4200, "a later term reads the age from the database"
 
 
 # --- an unreliable node -----------------------------------------------------------------------

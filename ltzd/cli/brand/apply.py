@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from ltzd.cli.output import print_keys, print_message
+from ltzd.cli.output import print_json, print_keys, print_message
 from ltzd.cli.targets import Target, open_connection, resolve_target
 from ltzd.daemon.checks.database import require_master_key
 from ltzd.errors import Misconfigured
@@ -85,8 +85,9 @@ async def _apply(target: Target, brand: Brand, *, dry_run: bool, as_json: bool) 
         print_message(f"Warning: {warning}")
     keys = None if applied is None or applied.keys is None else applied.keys.as_json()
     if as_json:
+        print_document = print_json if keys is None else print_keys
         is_applied = applied is not None
-        print_keys({"brandId": brand.id, "applied": is_applied, "changes": lines, "keys": keys})
+        print_document({"brandId": brand.id, "applied": is_applied, "changes": lines, "keys": keys})
     elif keys is not None:
         print_keys(keys)
     if keys is not None:

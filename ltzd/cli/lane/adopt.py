@@ -21,7 +21,7 @@ from ltzd.values import Address, checksummed, iso
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """`is_confirmed` skips the question; the wallet is watched for `watch_seconds` first."""
+    """`is_confirmed` skips the question; the wallet is watched for `watch_seconds` after it."""
 
     wallet: str
     kind: str | None
@@ -58,6 +58,8 @@ async def _adopt(target: Target, urls: Sequence[str], adoption: Adoption) -> dic
                     f"The database knows all that {checksummed(wallet)} has signed: nothing to "
                     "adopt, and nothing changed."
                 )
+            # Before the watch: a person may think for minutes, in which the wallet may sign.
+            _confirm(first, kind, is_confirmed=adoption.is_confirmed)
             await asyncio.sleep(adoption.watch_seconds)
             _, lane = await restoring.compare_wallet(connection, nodes, wallet, answering.silent)
             if lane.nonce != first.nonce:
@@ -65,7 +67,6 @@ async def _adopt(target: Target, urls: Sequence[str], adoption: Adoption) -> dic
                     f"{checksummed(wallet)} has just signed again (nonce {lane.nonce - 1}): stop "
                     "the other program first. Nothing changed."
                 )
-            _confirm(lane, kind, is_confirmed=adoption.is_confirmed)
             raised_to = await restoring.adopt(connection, nodes, chain, lane, kind)
             await wallets.add(connection, chain.chain_id, wallet, kind)
     return {

@@ -27,7 +27,7 @@ Every = Annotated[bool, typer.Option("--all", help="All lanes.")]
 def list_(
     kind: OfKind = None,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Do not ask a node for nonces and balances.")
+        bool, typer.Option("--offline", help="Do not ask the nodes for nonces and balances.")
     ] = False,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,

@@ -150,6 +150,10 @@ def _as_object(each: Switched) -> dict[str, Any]:
 def _sentences(each: Switched, reason: str | None) -> Iterator[str]:
     lane, before = each.after, each.before
     name = f"The {lane.kind} lane of {checksummed(lane.wallet)}"
+    if lane.is_by_hand != (reason is not None):
+        change = "resumed" if reason else "paused"
+        yield f"{name} was {change} by another command meanwhile: see `ltzd lane list`."
+        return
     if reason is None:
         if before.by_hand_since is None:
             yield f"{name} is not paused by hand: nothing changes."

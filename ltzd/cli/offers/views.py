@@ -14,7 +14,7 @@ from ltzd.chain.contracts.offers import (
     OfferReader,
 )
 from ltzd.cli.chain_targets import ChainTarget
-from ltzd.cli.command_node import first_answering
+from ltzd.cli.command_node import agreeing_nodes
 from ltzd.cli.output import plain_text, print_json, print_message, print_page
 from ltzd.rules.amounts import ltz_of
 from ltzd.values import Address, checksummed
@@ -57,27 +57,35 @@ def business_view(business: Address, *, approved: bool) -> dict[str, Any]:
 
 
 def list_collections(target: ChainTarget, *, as_json: bool) -> None:
-    collections: list[CollectionOffer] = _read(target, lambda offers: offers.collections())
+    collections: list[CollectionOffer] = _read(
+        target, "the collections", lambda offers: offers.collections()
+    )
     views = [collection_view(offer.id, offer.terms, offer.minted) for offer in collections]
     _print(views, as_json=as_json, offer="collection")
 
 
 def list_items(target: ChainTarget, *, as_json: bool) -> None:
-    items: list[ItemOffer] = _read(target, lambda offers: offers.items())
+    items: list[ItemOffer] = _read(target, "the items", lambda offers: offers.items())
     views = [item_view(offer.id, offer.terms, offer.sold) for offer in items]
     _print(views, as_json=as_json, offer="item")
 
 
 def list_businesses(target: ChainTarget, *, as_json: bool) -> None:
-    businesses = _read(target, lambda offers: offers.businesses())
+    businesses = _read(target, "the businesses", lambda offers: offers.businesses())
     views = [business_view(address, approved=yes) for address, yes in businesses.items()]
     _print(views, as_json=as_json, offer="business")
 
 
-def _read(target: ChainTarget, query: Callable[[OfferReader], Awaitable[T]]) -> T:
+def _read(target: ChainTarget, subject: str, query: Callable[[OfferReader], Awaitable[T]]) -> T:
+    """The answer of all nodes. Raises NodeUnavailable if they do not agree."""
+
     async def read() -> T:
-        async with first_answering(target.rpc_urls) as rpc:
-            return await query(OfferReader(rpc, target.contracts))
+        async with agreeing_nodes(target.rpc_urls, target.chain_id, signs=False) as nodes:
+            return await nodes.agreed(
+                subject,
+                lambda rpc: query(OfferReader(rpc, target.contracts)),
+                "Nothing is listed, since it might be false.",
+            )
 
     return asyncio.run(read())
 

@@ -99,7 +99,13 @@ async def _ask(target: Target, request: Request) -> Answer:
                 f"A process is carrying out a request for {name_of(view.summary)} at this moment, "
                 "and does not finish: see `ltzd tx show` and `ltzd lane list`. Nothing changed."
             ) from error
-        ended = await _wait(connection, written, request.wait_seconds)
+        try:
+            ended = await _wait(connection, written, request.wait_seconds)
+        except asyncio.CancelledError:
+            if not request.leaves:
+                await _withdraw(connection, written)
+            print_message(f"See what became of the request: `ltzd tx show {view.summary.id}`.")
+            raise
         if ended.outcome is None and not request.leaves:
             ended = await _withdraw(connection, ended)
         view = await find_transaction(connection, str(view.summary.id))

@@ -5,6 +5,7 @@ hidden first, and the user is found by it all the same.
 """
 
 import asyncio
+import sys
 from typing import Final
 
 import asyncpg
@@ -55,8 +56,19 @@ async def _erase(target: Target, user: str, *, is_confirmed: bool) -> dict[str, 
         await require_master_key(connection, sealer)
         person = await find_person(connection, erased, user)
         if not is_confirmed:
-            typer.confirm(_question(person), abort=True, err=True)
+            _confirm(person)
         return await erase_person(connection, erased, person)
+
+
+def _confirm(person: Person) -> None:
+    """Raises Refused."""
+    if not sys.stdin.isatty():
+        raise Refused(
+            f"{_question(person)} Standard input is no terminal, so give --yes to confirm. Nothing "
+            "changed."
+        )
+    if not typer.confirm(_question(person), err=True):
+        raise Refused("Not confirmed: nothing changed.")
 
 
 async def erase_person(

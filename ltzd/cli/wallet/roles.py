@@ -7,7 +7,6 @@ is there, or gone, at every node needs no transaction: a repeated command sends 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -134,9 +133,13 @@ def grant(
 async def _refuse_retired(database: Target, wallet: Address) -> None:
     """Raises Misconfigured for a retired wallet. An absent database refuses nothing."""
     retired: Mapping[Address, datetime] = {}
-    with suppress(DatabaseUnavailable, Misconfigured):
+    try:
         async with open_connection(database, "wallet grant") as connection:
             retired = await start_facts.retired_wallets(connection, [wallet])
+    except (DatabaseUnavailable, Misconfigured) as error:
+        print_message(
+            f"Whether the wallet is retired was not checked: {error.message.removesuffix('.')}."
+        )
     if wallet in retired:
         raise Misconfigured(
             f"{checksummed(wallet)} was retired at {iso(retired[wallet])}, and ltzd signs nothing "

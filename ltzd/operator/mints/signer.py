@@ -273,13 +273,11 @@ class MintSigner(LaneWork):
         """Sign and store; a signature that is not stored is forgotten, and its nonce is free."""
         attempt = await self._signer.sign(mint.nonce, _call(mint), fees, reserved_wei)
         async with session(self._context.pool) as connection:
-            row_id, created_at = await transactions.store_signed(
-                connection, self._context.lane, mint, attempt
-            )
+            row_id = await transactions.store_signed(connection, self._context.lane, mint, attempt)
         self._next_nonce += 1
         self._references = mint.references_after
         return transactions.newly_signed(
-            *(row_id, created_at, mint.nonce, mint.gas_limit, attempt),
+            *(row_id, mint.nonce, mint.gas_limit, attempt),
             ltz=mint.ltz,
             rewards=mint.rewards,
         )

@@ -127,13 +127,13 @@ class TopUpSigner(LaneWork):
         attempt = await self._signer.sign(self._next_nonce, call, fees, reserved_wei)
         top_up = TopUp(self._next_nonce, call.to, call.value_wei, call.gas_limit)
         async with session(self._context.pool) as connection:
-            stored = await top_ups.store_signed(
+            id_ = await top_ups.store_signed(
                 connection, self._context.lane, top_up, attempt, self._policy.max_wei_per_day
             )
-        if stored is None:
+        if id_ is None:
             return None
         return newly_signed(
-            *stored, top_up.nonce, top_up.gas_limit, attempt, value_wei=top_up.value_wei
+            id_, top_up.nonce, top_up.gas_limit, attempt, value_wei=top_up.value_wei
         )
 
     def end_term(self) -> None:

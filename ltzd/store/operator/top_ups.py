@@ -5,7 +5,6 @@ the day's total. A day is a UTC day of the database's clock. Units: wei.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 
 import asyncpg
@@ -80,15 +79,15 @@ async def spent_today(connection: Connection, chain_id: int, treasury: Address) 
 
 async def store_signed(
     connection: Connection, lane: Lane, top_up: TopUp, attempt: Attempt, max_wei_per_day: int
-) -> tuple[int, datetime] | None:
+) -> int | None:
     """Insert a top-up and its attempt and take the nonce: all or nothing.
 
-    Returns the intent's id and time, or None if the wallet may have no top-up by now or the day's
-    bound would be passed: the bytes must not leave this process then. Raises LaneLost if nonce or
-    epoch is not as the lane expects.
+    Returns the intent's id, or None if the wallet may have no top-up by now or the day's bound
+    would be passed: the bytes must not leave this process then. Raises LaneLost if nonce or epoch
+    is not as the lane expects.
     """
     try:
-        row = await connection.fetchrow(
+        id_: int | None = await connection.fetchval(
             """
             WITH lane AS (
               UPDATE lanes
@@ -110,13 +109,13 @@ async def store_signed(
               INSERT INTO transactions
                      (chain_id, wallet, nonce, kind, to_address, data, value_wei, gas_limit, state)
               SELECT $1, $2, $4, 'top_up', $5, '', $6, $8, 'signed' FROM lane
-              RETURNING id, created_at
+              RETURNING id
             ), attempt AS (
               INSERT INTO attempts
                      (hash, transaction_id, raw, max_fee_per_gas, max_priority_fee_per_gas)
               SELECT $9, id, $10, $11, $12 FROM intent
             )
-            SELECT id, created_at FROM intent
+            SELECT id FROM intent
             """,
             lane.chain_id,
             lane.wallet,
@@ -133,8 +132,8 @@ async def store_signed(
         )
     except asyncpg.UniqueViolationError as error:
         raise LaneLost("The wallet has another top-up") from error
-    if row is not None:
-        return row["id"], row["created_at"]
+    if id_ is not None:
+        return id_
     is_ours = await connection.fetchval(
         """
         SELECT EXISTS (SELECT FROM lanes

@@ -5,13 +5,13 @@ Every statement that changes a state names the state it expects; zero rows is a 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
 
 import asyncpg
 import msgspec
 
+from ltzd.concurrency.clock import loop_time
 from ltzd.errors import LaneLost, Unavailable
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.references import LaneReferences
@@ -65,7 +65,8 @@ class OpenTransaction(msgspec.Struct, frozen=True):
     pays the most. `gas_limit` is the call's. The newest attempt of an abandoned transaction is a
     self-transfer: `cancellations` are the hashes of its self-transfers, and `call_wei` is the most
     that the call may still cost. `ltz` is the amount it mints while in flight; `rewards` is set
-    only in the term that signed it. `value_wei` is what a top-up transfers.
+    only in the term that signed it. `value_wei` is what a top-up transfers. `created_at` is in
+    seconds of `loop_time`: this machine's clock and the database's may differ.
     """
 
     id: int
@@ -75,12 +76,16 @@ class OpenTransaction(msgspec.Struct, frozen=True):
     tx: Transaction
     hashes: tuple[Hash32, ...]
     raw: bytes
-    created_at: datetime
+    created_at: float
     ltz: int = 0
     rewards: tuple[UUID, ...] = ()
     cancellations: tuple[Hash32, ...] = ()
     call_wei: int = 0
     value_wei: int = 0
+
+    @property
+    def age_seconds(self) -> float:
+        return loop_time() - self.created_at
 
     @property
     def max_cost_wei(self) -> int:
@@ -92,7 +97,6 @@ class OpenTransaction(msgspec.Struct, frozen=True):
 
 def newly_signed(
     id_: int,
-    created_at: datetime,
     nonce: int,
     gas_limit: int,
     attempt: Attempt,
@@ -110,7 +114,7 @@ def newly_signed(
         tx=Transaction(State.SIGNED),
         hashes=(attempt.hash,),
         raw=attempt.raw,
-        created_at=created_at,
+        created_at=loop_time(),
         ltz=ltz,
         rewards=tuple(rewards),
         value_wei=value_wei,
@@ -121,14 +125,12 @@ class RewardsTaken(Unavailable):
     """Another lane has taken some of the rewards; the lane's own term goes on."""
 
 
-async def store_signed(
-    connection: Connection, lane: Lane, intent: Intent, attempt: Attempt
-) -> tuple[int, datetime]:
+async def store_signed(connection: Connection, lane: Lane, intent: Intent, attempt: Attempt) -> int:
     """Insert intent and attempt, take nonce and references, and assign the rewards: all or nothing.
 
     The rewards must be queued and claimed by no other lane; their claims end. Returns the intent's
-    id and time. Raises LaneLost if nonce, references or epoch are not as the lane expects, which
-    means that another process serves the lane. Raises RewardsTaken if only the rewards are not.
+    id. Raises LaneLost if nonce, references or epoch are not as the lane expects, which means that
+    another process serves the lane. Raises RewardsTaken if only the rewards are not.
     """
     # num_nulls, because with IS NULL the planner could walk the queue's partial indexes from end to
     # end instead of finding the rows by their ids.
@@ -164,7 +166,7 @@ async def store_signed(
           INSERT INTO transactions
                  (chain_id, wallet, nonce, kind, to_address, data, gas_limit, state)
           SELECT $1, $2, $3, 'mint', $4, $5, $6, 'signed' FROM lane
-          RETURNING id, created_at
+          RETURNING id
         ), attempt AS (
           INSERT INTO attempts
                  (hash, transaction_id, raw, max_fee_per_gas, max_priority_fee_per_gas)
@@ -175,7 +177,7 @@ async def store_signed(
             FROM intent, unnest($11::uuid[], $12::bigint[]) AS chosen (id, seq)
            WHERE rewards.id = chosen.id
         )
-        SELECT intent.id, intent.created_at, EXISTS (SELECT FROM holder) AS holds
+        SELECT intent.id, EXISTS (SELECT FROM holder) AS holds
           FROM taken
           LEFT JOIN intent ON true
         """,
@@ -204,7 +206,8 @@ async def store_signed(
         raise LaneLost("Another process serves this lane")
     if row["id"] is None:
         raise RewardsTaken("Another lane has taken a reward of this mint")
-    return row["id"], row["created_at"]
+    id_: int = row["id"]
+    return id_
 
 
 async def state_of(connection: Connection, intent: int) -> State:
@@ -366,9 +369,10 @@ async def in_flight(connection: Connection, lane: Lane) -> list[OpenTransaction]
     """The lane's transactions without a receipt, in the order of nonces."""
     rows = await connection.fetch(
         """
-        SELECT *, (SELECT coalesce(sum(r.ltz), 0)::bigint
-                     FROM rewards r
-                    WHERE r.transaction_id = t.id) AS ltz
+        SELECT *, greatest(extract(epoch FROM now() - created_at), 0)::float8 AS age_seconds,
+               (SELECT coalesce(sum(r.ltz), 0)::bigint
+                  FROM rewards r
+                 WHERE r.transaction_id = t.id) AS ltz
           FROM open_transactions t
          WHERE chain_id = $1 AND wallet = $2 AND state IN ('signed', 'published')
          ORDER BY nonce
@@ -539,6 +543,7 @@ async def mined_to_settle(connection: Connection, lane: Lane, limit: int) -> lis
            LIMIT $3
         )
         SELECT t.*, due.is_indexed, due.is_past_finality,
+               greatest(extract(epoch FROM now() - t.created_at), 0)::float8 AS age_seconds,
                CASE WHEN due.is_indexed THEN 0 ELSE (
                  SELECT coalesce(sum(r.ltz), 0)::bigint
                    FROM rewards r
@@ -633,7 +638,7 @@ def _open_transaction(row: asyncpg.Record) -> OpenTransaction:
         tx=Transaction(State(row["state"]), _inclusion(row), is_abandoned),
         hashes=tuple(map(Hash32, row["hashes"])),
         raw=row["raw"],
-        created_at=row["created_at"],
+        created_at=loop_time() - row["age_seconds"],
         ltz=row.get("ltz", 0),
         cancellations=cancellations,
         call_wei=call_wei,

@@ -247,7 +247,7 @@ async def store_signed(
           SELECT $1, $2, nonce, 'relay', to_address, data, gas_limit, 'signed'
             FROM signed
            ORDER BY nonce
-       RETURNING id, nonce, created_at
+       RETURNING id, nonce
         ), attempt AS (
           INSERT INTO attempts
                  (hash, transaction_id, raw, max_fee_per_gas, max_priority_fee_per_gas)
@@ -261,7 +261,7 @@ async def store_signed(
             JOIN intent USING (nonce)
            WHERE relays.id = signed.relay_id
         )
-        SELECT id, nonce, created_at
+        SELECT id, nonce
           FROM lane
           LEFT JOIN intent ON true
          ORDER BY nonce
@@ -281,6 +281,6 @@ async def store_signed(
         raise LaneLost("Another process serves this lane")
     stored = [row for row in rows if row["id"] is not None]
     return [
-        newly_signed(row["id"], row["created_at"], row["nonce"], relay.gas_limit, attempt)
+        newly_signed(row["id"], row["nonce"], relay.gas_limit, attempt)
         for relay, attempt, row in zip(claimed, attempts, stored, strict=False)
     ]

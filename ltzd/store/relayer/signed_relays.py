@@ -50,9 +50,7 @@ async def insert(
     return [
         SentRelay(
             row["id"],
-            newly_signed(
-                row["transaction_id"], row["created_at"], row["nonce"], relay.gas_limit, attempt
-            ),
+            newly_signed(row["transaction_id"], row["nonce"], relay.gas_limit, attempt),
         )
         for relay, attempt, row in zip(new, attempts, stored, strict=False)
     ]
@@ -108,7 +106,7 @@ RETURNING 1
 ), counted AS (
 {gas_budgets.ADD_CHANGES}
 )
-SELECT id, transaction_id, nonce, now() AS created_at
+SELECT id, transaction_id, nonce
   FROM lane
   LEFT JOIN signed ON true
  ORDER BY n

@@ -296,5 +296,7 @@ async def test_without_a_yes_nothing_is_erased(
     db: Connection, user: User, database_url: str
 ) -> None:
     await a_user(db, ANN, 1)
-    assert (await user("erase", ANN)).code == 1
+    refused = await user("erase", ANN)
+    assert refused.code == 1
+    assert refused.err.endswith("so give --yes to confirm. Nothing changed.\n")
     assert "users.email_key" in await places(database_url, ANN)

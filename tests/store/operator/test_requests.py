@@ -15,8 +15,7 @@ from tests.support.rows.core import a_hash, a_lane, an_attempt, an_intent, value
 async def a_transaction(pool: Pool, lane: Lane, nonce: int = 0) -> int:
     async with session(pool) as connection:
         attempt = an_attempt(f"first {nonce}")
-        id_, _ = await transactions.store_signed(connection, lane, an_intent(nonce), attempt)
-    return id_
+        return await transactions.store_signed(connection, lane, an_intent(nonce), attempt)
 
 
 async def ask(

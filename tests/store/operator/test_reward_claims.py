@@ -152,9 +152,7 @@ async def test_storing_a_mint_ends_its_claims(pool: Pool) -> None:
     lane = await a_lane(pool)
     await claim(pool, lane, ids)
     async with session(pool) as connection:
-        row, _ = await transactions.store_signed(
-            connection, lane, an_intent(0, ids), an_attempt("a")
-        )
+        row = await transactions.store_signed(connection, lane, an_intent(0, ids), an_attempt("a"))
         assert await rewards.requeue(connection, row) == 2
     assert await queued(pool, await another_lane(pool)) == ids
 

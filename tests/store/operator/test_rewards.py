@@ -242,7 +242,7 @@ async def test_a_requeued_reward_keeps_its_reference_and_its_place(pool: Pool) -
     lane = await a_lane(pool, first_seq=5)
     async with session(pool) as connection:
         intent = an_intent(0, ids[:2], 5)
-        row, _ = await transactions.store_signed(connection, lane, intent, an_attempt("a"))
+        row = await transactions.store_signed(connection, lane, intent, an_attempt("a"))
 
         assert await rewards.requeue(connection, row) == 2
         assert await rewards.requeue(connection, row) == 0
@@ -260,7 +260,7 @@ async def test_a_minted_reward_is_never_requeued(pool: Pool) -> None:
     lane = await a_lane(pool)
     async with session(pool) as connection:
         intent = an_intent(0, ids)
-        row, _ = await transactions.store_signed(connection, lane, intent, an_attempt("a"))
+        row = await transactions.store_signed(connection, lane, intent, an_attempt("a"))
         await mint(connection, ids[0], a_hash("a"))
 
         assert await rewards.requeue(connection, row) == 1
@@ -286,7 +286,7 @@ async def test_of_several_attempts_the_newest_published_hash_is_shown(pool: Pool
     (reward,) = await queue_rewards(pool, 1)
     lane = await a_lane(pool)
     async with session(pool) as connection:
-        row, _ = await transactions.store_signed(
+        row = await transactions.store_signed(
             connection, lane, an_intent(0, [reward]), an_attempt("first")
         )
         for text, fee in (("second", 4), ("third", 5)):
@@ -521,7 +521,7 @@ async def a_cancelled_mint(pool: Pool) -> tuple[UUID, int, Attempt]:
     lane = await a_lane(pool)
     empty = Attempt(a_hash("empty"), b"empty", Fees(9 * GWEI, GWEI), is_cancellation=True)
     async with session(pool) as connection:
-        row, _ = await transactions.store_signed(
+        row = await transactions.store_signed(
             connection, lane, an_intent(0, [reward]), an_attempt("mint")
         )
         await transactions.store_attempt(connection, lane, row, empty)
@@ -556,7 +556,7 @@ async def test_a_self_transfer_is_the_newest_attempt_at_any_fee(pool: Pool) -> N
     empty = Attempt(a_hash("empty"), b"empty", call.fees, is_cancellation=True)
     async with session(pool) as connection:
         intent = an_intent(0, [reward])
-        row, _ = await transactions.store_signed(connection, lane, intent, call)
+        row = await transactions.store_signed(connection, lane, intent, call)
         await transactions.store_attempt(connection, lane, row, empty)
         (tx,) = await transactions.in_flight(connection, lane)
     assert (tx.raw, tx.hashes, tx.cancellations) == (

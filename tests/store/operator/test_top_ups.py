@@ -41,8 +41,7 @@ async def fill(
     async with session(pool) as connection:
         attempt = an_attempt(f"{lane.chain_id} {lane.wallet.hex()} {nonce}")
         top_up = TopUp(nonce, to, WEI, 21_000)
-        stored = await top_ups.store_signed(connection, lane, top_up, attempt, most)
-    return None if stored is None else stored[0]
+        return await top_ups.store_signed(connection, lane, top_up, attempt, most)
 
 
 async def targets(pool: Pool) -> list[TopUpTarget]:

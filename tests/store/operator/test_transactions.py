@@ -65,15 +65,13 @@ async def test_a_signed_transaction_is_in_flight_with_its_bytes(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     ids = await queue_rewards(pool, 2)
-    row, created_at = await transactions.store_signed(
-        connection, lane, an_intent(0, ids), an_attempt("bytes")
-    )
+    row = await transactions.store_signed(connection, lane, an_intent(0, ids), an_attempt("bytes"))
 
     await queue_rewards(pool, 1)
     (tx,) = await transactions.in_flight(connection, lane)
 
     assert (tx.id, tx.nonce, tx.raw, tx.hashes) == (row, 0, b"bytes", (a_hash("bytes"),))
-    assert (tx.tx, tx.created_at) == (Transaction(State.SIGNED), created_at)
+    assert tx.tx == Transaction(State.SIGNED)
     assert (tx.gas_limit, tx.fees) == (100_000, FEES)
     assert tx.ltz == 200, "the sum of its rewards"
 
@@ -115,9 +113,7 @@ async def test_a_reward_that_has_a_reference_takes_no_new_one(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     ids = await queue_rewards(pool, 3)
-    row, _ = await transactions.store_signed(
-        connection, lane, an_intent(0, ids[:2]), an_attempt("a")
-    )
+    row = await transactions.store_signed(connection, lane, an_intent(0, ids[:2]), an_attempt("a"))
     await rewards.requeue(connection, row)
 
     mixed = replace(an_intent(1, ids[:1], 2), rewards=ids, seqs=[0, 1, 2])
@@ -208,7 +204,7 @@ async def test_of_concurrent_signatures_of_one_nonce_one_succeeds(
 async def test_a_new_term_fences_off_every_write_of_the_old_holder(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
-    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    row = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     new = await a_lane(pool)
 
     with pytest.raises(LaneLost):
@@ -222,7 +218,7 @@ async def test_a_new_term_fences_off_every_write_of_the_old_holder(
 async def test_a_new_term_waits_for_the_holders_open_transaction(
     pool: Pool, connection: Connection, lane: Lane, write: str
 ) -> None:
-    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    row = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     async with transaction(pool) as holder:
         if write == "save":
             await save(holder, lane, row, State.SIGNED, MINED)
@@ -251,7 +247,7 @@ async def test_marking_a_transaction_published_is_idempotent(
 async def test_a_late_publication_mark_does_not_change_a_later_state(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
-    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    row = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     await save(connection, lane, row, State.SIGNED, MINED)
 
     await transactions.mark_published(connection, [a_hash("a")])
@@ -276,7 +272,7 @@ WRONG = [
 async def test_saving_from_an_outdated_state_raises_and_changes_nothing(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
-    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    row = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     for state, was in WRONG:
         inclusion = PLACE if state in {State.MINED, State.CONFIRMED, State.REVERTED} else None
         await connection.execute(
@@ -293,7 +289,7 @@ async def test_saving_from_an_outdated_state_raises_and_changes_nothing(
 async def test_a_transaction_may_be_mined_before_its_publication_is_marked(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
-    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    row = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     await save(connection, lane, row, State.PUBLISHED, MINED)
 
     assert await states(pool) == ["mined"]
@@ -302,7 +298,7 @@ async def test_a_transaction_may_be_mined_before_its_publication_is_marked(
 async def test_transactions_are_saved_together_or_not_at_all(pool: Pool, lane: Lane) -> None:
     async with session(pool) as connection:
         rows = [
-            (await transactions.store_signed(connection, lane, an_intent(n), an_attempt(f"{n}")))[0]
+            await transactions.store_signed(connection, lane, an_intent(n), an_attempt(f"{n}"))
             for n in range(5)
         ]
         flight = await transactions.in_flight(connection, lane)
@@ -331,7 +327,7 @@ async def test_times_and_inclusion_follow_the_state(
             "mined_at IS NOT NULL AS mined, settled_at IS NOT NULL AS settled FROM transactions"
         )
 
-    row_id, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    row_id = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     await save(connection, lane, row_id, State.SIGNED, MINED)
     assert tuple(await row()) == ("mined", 5, PLACE.block_hash, True, True, False)
     await save(connection, lane, row_id, State.MINED, Transaction(State.PUBLISHED))
@@ -367,7 +363,7 @@ async def test_a_mined_transaction_is_settled_when_it_is_final_or_not_indexed(
     indexed = Inclusion(1, a_hash("indexed"), succeeded=True)
     orphaned = Inclusion(1, a_hash("orphaned"), succeeded=False)
     for nonce, inclusion in enumerate((indexed, orphaned)):
-        row, _ = await transactions.store_signed(
+        row = await transactions.store_signed(
             connection,
             lane,
             an_intent(nonce, ids[nonce : nonce + 1], nonce),
@@ -469,7 +465,7 @@ def dearer(text: str, fee: int) -> Attempt:
 async def test_a_replacement_is_the_newest_attempt_and_all_attempts_are_watched(
     connection: Connection, lane: Lane
 ) -> None:
-    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    row = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     assert await transactions.read_call(connection, row) == (LTZ_AT, b"\x01")
     await transactions.store_attempt(connection, lane, row, dearer("b", 4))
     await transactions.store_attempt(connection, lane, row, dearer("c", 5))
@@ -483,7 +479,7 @@ async def test_a_replacement_is_the_newest_attempt_and_all_attempts_are_watched(
 async def test_the_newest_attempt_is_found_by_its_fees_even_if_clocks_jump(
     connection: Connection, lane: Lane
 ) -> None:
-    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    row = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     await transactions.store_attempt(connection, lane, row, dearer("b", 4))
     await connection.execute(
         "UPDATE attempts SET created_at = now() - interval '1 hour' WHERE hash = $1", a_hash("b")
@@ -496,7 +492,7 @@ async def test_the_newest_attempt_is_found_by_its_fees_even_if_clocks_jump(
 async def test_a_replacement_by_an_ended_term_is_not_stored(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
-    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    row = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     new = await a_lane(pool)
 
     with pytest.raises(LaneLost):
@@ -508,7 +504,7 @@ async def test_a_replacement_by_an_ended_term_is_not_stored(
 async def test_a_mined_or_settled_transaction_is_not_replaced(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
-    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    row = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     await save(connection, lane, row, State.SIGNED, MINED)
 
     with pytest.raises(LaneLost):
@@ -524,9 +520,7 @@ async def test_an_indexed_mint_by_any_attempt_gives_the_inclusion(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     (reward,) = await queue_rewards(pool, 1)
-    row, _ = await transactions.store_signed(
-        connection, lane, an_intent(0, [reward]), an_attempt("a")
-    )
+    row = await transactions.store_signed(connection, lane, an_intent(0, [reward]), an_attempt("a"))
     await transactions.store_attempt(connection, lane, row, dearer("b", 4))
     await connection.execute(
         "UPDATE rewards SET mint_block_number = 5, mint_block_hash = $1, "
@@ -540,7 +534,7 @@ async def test_an_indexed_mint_by_any_attempt_gives_the_inclusion(
 async def test_has_reverted_holds_until_the_revert_is_final(
     connection: Connection, lane: Lane
 ) -> None:
-    row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    row = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     other = await lanes.begin_term(connection, CHAIN_ID, OTHER_WALLET, "mint", 0)
     reverted = Inclusion(5, a_hash("block"), succeeded=False)
     assert not await transactions.has_reverted(connection, lane)
@@ -557,7 +551,7 @@ async def test_a_mined_transaction_that_a_reorg_may_undo_carries_its_ltz(
 ) -> None:
     await follow(pool, FakeNode())
     ids = await queue_rewards(pool, 2)
-    row, _ = await transactions.store_signed(connection, lane, an_intent(0, ids), an_attempt("a"))
+    row = await transactions.store_signed(connection, lane, an_intent(0, ids), an_attempt("a"))
     await save(connection, lane, row, State.SIGNED, MINED)
 
     (orphaned,) = await transactions.mined_to_settle(connection, lane, 10)

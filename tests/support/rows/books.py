@@ -178,7 +178,7 @@ class BookRows:
         )
         self._salt += 1
         attempt = an_attempt(f"attempt {self._salt}")
-        id_, _ = await transactions.store_signed(self.db, self._lane, intent, attempt)
+        id_ = await transactions.store_signed(self.db, self._lane, intent, attempt)
         self._nonce += 1
         return id_
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -138,7 +137,7 @@ def an_attempt(text: str) -> Attempt:
 
 async def save(connection: Connection, lane: Lane, row: int, was: State, now: Transaction) -> None:
     """Saves a state change of one transaction as its lane does."""
-    after = OpenTransaction(row, 0, 100_000, FEES, now, (), b"", datetime.now(UTC))
+    after = OpenTransaction(row, 0, 100_000, FEES, now, (), b"", 0.0)
     await transactions.save(connection, lane, [(Transaction(was), after)])
 
 
