@@ -28,12 +28,13 @@ LOST_AFTER_ANY_PAUSE = LeasePolicy(length=1.0, margin=0.3, renewal=0.1, answer=0
 NEVER_ENDS_BY_ITSELF = LeasePolicy(length=60.0, renewal=0.1)
 
 
-async def kill(pool: Pool) -> int:
+async def kill(pool: Pool, all_but: int = 0) -> int:
     """Terminates the sessions that keep leases and returns their number."""
     killed: int = await value(
         pool,
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-        "WHERE application_name = 'ltzd leases' AND datname = current_database()",
+        "WHERE application_name = 'ltzd leases' AND datname = current_database() AND pid <> $1",
+        all_but,
     )
     return killed
 
@@ -218,15 +219,18 @@ async def test_losing_the_database_while_waiting_is_unavailable(
     database_url: str, pool: Pool
 ) -> None:
     async with a_holder(Leases(database_url)):
+        holder = await value(pool, "SELECT pid FROM leases")
         waiting = asyncio.create_task(hold_once(Leases(database_url)))
 
         async def two_sessions() -> bool:
             return await sessions(pool) == 2
 
         await until(two_sessions)
-        await kill(pool)
+        # The holder's session ends last: its end would give the lease to the one that waits.
+        await kill(pool, all_but=holder)
         await asyncio.wait([waiting], timeout=TIMEOUT_SECONDS)
         assert isinstance(waiting.exception(), DatabaseUnavailable)
+        await kill(pool)
 
 
 async def test_no_database_is_unavailable() -> None:
