@@ -142,7 +142,8 @@ async def test_kills_neither_exceed_a_maximum_nor_keep_it_from_being_reached(
         one_instance, addresses(2 * most), brandId=brand_id, eventType="custom_drop"
     )
 
-    assert {answer.status for answer in answers} == {200, 429}
+    # All are refused if the load itself has reached the maximum since the last start.
+    assert {answer.status for answer in answers} in ({200, 429}, {429})
     await all_minted(one_instance)
     events = await recorded(one_instance, brand_id)
     assert len(events) == most
