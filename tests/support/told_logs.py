@@ -56,6 +56,6 @@ def _is_usual(line: str) -> bool:
     if not line.startswith("{"):
         return False
     try:
-        return json.loads(line).get("level") == "info"  # type: ignore[no-any-return]
+        return bool(json.loads(line).get("level") == "info")
     except json.JSONDecodeError:
         return False
