@@ -13,23 +13,23 @@ USUAL = '{"level": "info", "event": "http.request"}\n'
 TOLD = '{"level": "warning", "event": "node.lost"}\n'
 
 
-def sections_of(*, failed: bool) -> list[tuple[str, str]]:
+def told_of(log: Path, *, failed: bool) -> list[str]:
+    """Returns the sections about the log that a test which has failed or passed now tells."""
     report: Any = SimpleNamespace(failed=failed, sections=[])
     hook = told_logs.pytest_runtest_makereport()
     next(hook)
     with pytest.raises(StopIteration):
         hook.send(report)
-    sections: list[tuple[str, str]] = report.sections
-    return sections
+    title = f"Last lines of {log.name} in {log.parent.name}"
+    return [text for name, text in report.sections if name == title]
 
 
 def test_a_failed_test_tells_the_last_unusual_lines_and_a_passed_one_none(tmp_path: Path) -> None:
     log = tmp_path / "out"
     log.write_text(TOLD * (LINES + 1) + USUAL + "Traceback\n")
     with told_on_failure(log):
-        (section,) = sections_of(failed=True)
-        assert section[1] == TOLD * (LINES - 1) + "Traceback"
-        assert sections_of(failed=False) == []
+        assert told_of(log, failed=True) == [TOLD * (LINES - 1) + "Traceback"]
+        assert told_of(log, failed=False) == []
 
 
 def test_a_process_that_ended_with_the_test_is_told_until_the_next_test(tmp_path: Path) -> None:
@@ -38,7 +38,6 @@ def test_a_process_that_ended_with_the_test_is_told_until_the_next_test(tmp_path
     with told_on_failure(log):
         log.write_text(TOLD + TOLD)
     log.unlink()
-    (section,) = sections_of(failed=True)
-    assert section == (f"Last lines of out in {tmp_path.name}", (TOLD + TOLD).strip())
+    assert told_of(log, failed=True) == [(TOLD + TOLD).strip()]
     told_logs.pytest_runtest_logstart()
-    assert sections_of(failed=True) == []
+    assert told_of(log, failed=True) == []
