@@ -41,6 +41,12 @@ class LaneWork(ABC):
         """Whether a new block may let items be signed although nothing pauses the lane."""
         return False
 
+    @property
+    def has_emptied_queue(self) -> bool:
+        """Whether the last `sign_next` has left nothing that the lane could sign before more work
+        is announced."""
+        return False
+
     @abstractmethod
     async def sign_next(self, at_least: int = 1) -> int:
         """Sign and store waiting items; return how many, items that may never be signed included.

@@ -2,8 +2,10 @@
 
 An idle lane signs at once. After a signing, the lane collects rewards for a few milliseconds, and
 for longer while more rewards are expected, so that two hundred users who arrive within a second are
-paid in a dozen transactions. A batch that is large enough for a transaction of its own does not
-wait. A publication without an answer may have succeeded, so the same bytes are published again.
+paid in a dozen transactions. A batch that is large enough for a transaction of its own waits no
+longer than these milliseconds. The queue is read only if something may be in it: a lane that has
+emptied it waits until work is announced. A publication without an answer may have succeeded, so the
+same bytes are published again.
 """
 
 import asyncio
@@ -30,6 +32,8 @@ log = structlog.get_logger()
 
 _MANY_EXPECTED = 4
 """The least number of expected rewards for which the lane waits longer."""
+_NAP_SECONDS = 0.01
+"""A pause that is no longer is slept through: neither is the queue read nor are bytes published."""
 _AT_ONCE = 64
 """Publications in one request to the node."""
 _WHILE_SIGNING_SECONDS = 0.05
@@ -59,6 +63,8 @@ class Publisher:
         self._work_due = work_due
         self._refusals = refusals
         self._signed_at = -math.inf
+        self._pause: float | None = None
+        """The seconds to wait for work before the queue is read again; with None it is read now."""
         self._refused: dict[int, Publication] = {}
         self._unexplained_since: dict[int, float] = {}
         self._outage = Outage("publication.unknown", "publication.works_again", context.clock)
@@ -78,20 +84,30 @@ class Publisher:
                 await self._sign_or_wait()
 
     async def _sign_or_wait(self) -> None:
-        lingers = self._signed_at + self._linger_seconds() - self._context.clock()
-        at_least = self._work.sufficient_batch if lingers > 0 else 1
+        """Read the queue, or wait if the last reading has left no reason to read it again."""
+        if self._pause is not None:
+            pause, self._pause = self._pause, None
+            await self._work_due.wait(pause)
+            return
+        lingers = self._lingers()
+        if 0 < lingers <= _NAP_SECONDS:
+            await asyncio.sleep(lingers)
+            lingers = 0
+        self._work_due.clear()
         try:
-            signed = await self._sign(at_least)
+            signed = await self._sign(self._work.sufficient_batch if lingers > 0 else 1)
         except (SignerUnavailable, Unsendable) as error:
             # Nothing is stored; the signer's failure has paused the lane.
             log.warning("signing.failed", kind=self._context.lane.kind, reason=error.message)
             signed = 0
         if signed == 0:
-            await self._work_due.wait(lingers if lingers > 0 else POLL_SECONDS)
-        else:
-            # The items behind a full batch have waited already: they are signed without delay.
-            is_full = signed == self._work.max_batch
-            self._signed_at = -math.inf if is_full else self._context.clock()
+            self._pause = lingers if lingers > 0 else POLL_SECONDS
+            return
+        # The items behind a full batch have waited already: they are signed without delay.
+        is_full = signed == self._work.max_batch
+        self._signed_at = -math.inf if is_full else self._context.clock()
+        if self._work.has_emptied_queue:
+            self._pause = POLL_SECONDS
 
     async def _sign(self, at_least: int) -> int:
         """Sign waiting items; publish meanwhile what has become due, as a signer may be slow."""
@@ -111,10 +127,14 @@ class Publisher:
     def _longer(self, pause: float) -> float:
         return min(2 * pause, self._context.policy.pauses.publication.longest)
 
-    def _linger_seconds(self) -> float:
+    def _lingers(self) -> float:
+        """For how many seconds items gather still; 0 or less if the next may be signed now."""
+        if self._work.sufficient_batch == 1:
+            return 0
         policy = self._context.policy
         are_many_expected = self._work.expected_items() >= _MANY_EXPECTED
-        return policy.batch_linger_seconds if are_many_expected else policy.linger_seconds
+        linger = policy.batch_linger_seconds if are_many_expected else policy.linger_seconds
+        return self._signed_at + linger - self._context.clock()
 
     async def publish_due(self) -> bool:
         """Publish the oldest bytes that are due; return False if the node did not accept them all.

@@ -80,6 +80,10 @@ class Wakeup:
     def notify(self) -> None:
         self._is_set.set()
 
+    def clear(self) -> None:
+        """Forget earlier notifications; call it before the tables are read."""
+        self._is_set.clear()
+
     async def wait(self, seconds: float | None = None) -> None:
         """Return when notified, or after `seconds`, by default `poll_seconds`."""
         seconds = self._poll_seconds if seconds is None else seconds

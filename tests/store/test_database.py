@@ -176,6 +176,23 @@ async def test_a_database_that_an_operator_closes_is_unavailable_and_a_fault_at_
         await owner.close()
 
 
+async def test_a_connection_at_rest_returns_within_one_turn_of_the_event_loop(pool: Pool) -> None:
+    turns: list[int] = []
+    async with session(pool) as connection:
+        await connection.execute("SELECT 1")
+        asyncio.get_running_loop().call_soon(turns.append, 1)
+    assert not turns
+    assert pool.in_use == 0
+
+
+async def test_a_connection_returned_within_a_transaction_is_rolled_back(pool: Pool) -> None:
+    async with session(pool) as connection:
+        await connection.execute("BEGIN; CREATE TABLE unfinished ()")
+    async with session(pool) as again:
+        assert not again.is_in_transaction()
+        assert await again.fetchval("SELECT to_regclass('unfinished')") is None
+
+
 async def test_a_retryable_conflict_is_unavailable(pool: Pool) -> None:
     async with session(pool) as connection:
         await connection.execute("CREATE TABLE contested (n int)")

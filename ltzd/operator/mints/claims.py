@@ -46,6 +46,7 @@ class RewardClaims:
         self._patience = patience
         self._last_brand = last_brand
         self._saving_for: UUID | None = None
+        self._queued_count = 0
 
     async def take(self, at_least: int, at_most: int) -> list[QueuedReward] | None:
         """Claim the rewards of the next mint; return an empty result if other lanes were faster.
@@ -58,6 +59,7 @@ class RewardClaims:
         async with session(self._context.pool) as connection:
             await self._mint_limit.update_queue(connection, lane)
             queued = await self._queued(connection)
+            self._queued_count = len(queued)
             waiting = [reward for reward in queued if not self._simulator.holds(reward)]
             if len(waiting) < len(queued):
                 # A batch that would revert leaves its place and its turn to the rewards behind it.
@@ -101,6 +103,13 @@ class RewardClaims:
         if not any(reward.is_contended for reward in together):
             return ids
         return await rewards.claim(connection, self._context.lane, ids)
+
+    def have_emptied_queue(self, signed: int) -> bool:
+        """Whether the rewards that were signed are all that the last `take` has seen, and no other
+        can have been hidden from it."""
+        has_seen_all = self._queued_count < ltz.MAX_BATCH and self._saving_for is None
+        has_held_none = not self._simulator.held and not self._patience.held
+        return has_seen_all and has_held_none and signed == self._queued_count
 
     async def give_back(self, unsigned: Sequence[QueuedReward]) -> None:
         """End the claims of rewards that are not signed now, so that any lane may take them."""

@@ -104,12 +104,18 @@ class MintSigner(LaneWork):
         if counters.ran_out_of_gas:
             self._gas.raise_limits()
         self._ceiling, self._ceiling_until = ltz.MAX_BATCH, -math.inf
+        self._has_emptied_queue = False
 
     @property
     def waits_for_block(self) -> bool:
         return self._patience.is_holding
 
+    @property
+    def has_emptied_queue(self) -> bool:
+        return self._has_emptied_queue
+
     async def sign_next(self, at_least: int = 1) -> int:
+        self._has_emptied_queue = False
         fees = self._guard.fees_or_pause()
         if fees is None:
             return 0
@@ -201,6 +207,7 @@ class MintSigner(LaneWork):
                 return None
             raise
         self._claims.note_served(signed)
+        self._has_emptied_queue = self._claims.have_emptied_queue(len(signed))
         taken = {reward.id for reward in signed}
         await self._claims.give_back([reward for reward in claimed if reward.id not in taken])
         return None if not signed and self._simulator.holds(claimed[0]) else len(signed)
