@@ -11,7 +11,7 @@ of the item before it, so that two of them never race for the same rows.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
@@ -80,7 +80,9 @@ class BatchWriter(Generic[Item, Answer]):
         """One future for each of the `width` loops that wait for an item."""
 
     async def run(self) -> None:
-        """Commit until cancelled, `width` commits at a time."""
+        """Commit until cancelled, `width` commits at a time. Items that wait then are committed
+        if it is called again.
+        """
         async with asyncio.TaskGroup() as group:
             for _ in range(self._width):
                 group.create_task(self._work())
@@ -122,7 +124,8 @@ class BatchWriter(Generic[Item, Answer]):
                 idle.set_result(None)
                 return
 
-    async def _commit(self, batch: list[_Pending[Item, Answer]]) -> None:
+    async def _commit(self, batch: Sequence[_Pending[Item, Answer]]) -> None:
+        answers: Sequence[Answer | Exception | Retry]
         try:
             with telemetry.timed(telemetry.GROUP_COMMIT_SECONDS.labels(self._kind)):
                 answers = await self._write([pending.item for pending in batch])
@@ -130,11 +133,32 @@ class BatchWriter(Generic[Item, Answer]):
             answers = [error] * len(batch)
         except Exception as error:  # noqa: BLE001 - the caller of the one item gets it
             if len(batch) > 1:
-                for pending in batch:
-                    await self._commit([pending])
+                await self._commit_singly(deque(batch))
                 return
             answers = [error]
+        except BaseException:
+            self._cut_off(batch)
+            raise
         telemetry.GROUP_COMMIT_ITEMS.labels(self._kind).observe(len(batch))
+        self._settle(batch, answers)
+
+    async def _commit_singly(self, left: deque[_Pending[Item, Answer]]) -> None:
+        try:
+            while left:
+                await self._commit([left.popleft()])
+        except BaseException:
+            self._cut_off(left)
+            raise
+
+    def _cut_off(self, batch: Collection[_Pending[Item, Answer]]) -> None:
+        """Answer items whose outcome is unknown, as `run` ends; it may be called again."""
+        self._settle(batch, [Unavailable("The write was cut off: try again")] * len(batch))
+
+    def _settle(
+        self,
+        batch: Collection[_Pending[Item, Answer]],
+        answers: Sequence[Answer | Exception | Retry],
+    ) -> None:
         retried = [
             pending
             for pending, answer in zip(batch, answers, strict=True)
@@ -144,7 +168,7 @@ class BatchWriter(Generic[Item, Answer]):
 
     def _make_ready(
         self,
-        written: Sequence[_Pending[Item, Answer]],
+        written: Collection[_Pending[Item, Answer]],
         retried: Sequence[_Pending[Item, Answer]],
     ) -> None:
         """Let the next items of the keys be written; retried ones in their own order, before all

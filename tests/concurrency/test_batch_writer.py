@@ -225,6 +225,35 @@ async def test_an_item_above_the_queue_limit_is_refused_at_once(ledger: Ledger) 
     assert [isinstance(answer, Unavailable) for answer in answers] == [False] * 5 + [True] * 4
 
 
+@pytest.mark.parametrize("is_bad_together", [False, True], ids=["together", "singly"])
+async def test_loops_that_end_answer_what_they_were_writing_and_begin_again(
+    is_bad_together: bool,
+) -> None:
+    """A commit that is cut off has an unknown outcome; later items of its keys do not wait."""
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    async def write(items: Sequence[int]) -> list[str | Exception | Retry]:
+        if is_bad_together and len(items) > 1:
+            raise RuntimeError("a bad item")
+        begun.set()
+        await gate.wait()
+        return [f"did {item}" for item in items]
+
+    commits = Commits(write, "item", key_of=lambda item: item % 10)
+    cut_off = asyncio.ensure_future(submit_all(commits, [2, 3, 4]))
+    later = asyncio.ensure_future(submit_all(commits, [12, 13, 14]))
+    await asyncio.sleep(0)
+    async with committing(commits):
+        await begun.wait()
+    answers = await cut_off
+    assert all(isinstance(answer, Unavailable) for answer in answers), answers
+    assert not later.done()
+
+    gate.set()
+    async with committing(commits):
+        assert await later == ["did 12", "did 13", "did 14"]
+
+
 async def test_cancelling_the_loops_ends_them(ledger: Ledger) -> None:
     commits = Commits(ledger.write, "item")
     task = asyncio.create_task(commits.run())
