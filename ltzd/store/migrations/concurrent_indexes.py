@@ -50,8 +50,8 @@ ADDED: Final[Mapping[str, Sequence[Index]]] = {
 """By table, the indexes that revisions 0032, 0034 and 0035 have added."""
 
 REPLACED: Final[Mapping[str, tuple[Index, str]]] = {
-    # Those of one state are found however many others a brand has: a dead endpoint's pending ones
-    # are as many as all that was delivered, and exhausted ones are a few among millions.
+    # Webhooks of one state are found however many others a brand has: the pending ones of a dead
+    # endpoint are as many as all that was delivered, the exhausted ones a few among millions.
     "webhooks": (
         Index("webhooks_by_state", "(brand_id, state, created_at)"),
         "webhooks_by_brand",
