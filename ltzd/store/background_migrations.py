@@ -62,6 +62,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
     ),
     "index": (Step("gets an index", concurrent_indexes.build_added),),
     "indexes": (Step("gets an index", concurrent_indexes.build_added),),
+    "replace-index": (Step("gets another index", concurrent_indexes.replace),),
     "shrink": (Step("loses the balances of zero", empty_balances.delete),),
 }
 """The steps by the first word of a migration's name; the rest of the name is their argument."""

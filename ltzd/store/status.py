@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ltzd.rules.conditions.facts import ChainFacts
+from ltzd.rules.event_handler.event_ids import first_id
 from ltzd.store import background_migrations
 from ltzd.store.background_migrations import BackgroundMigration
 from ltzd.store.cluster import oldest_reward_seconds, read_chain
@@ -24,6 +25,7 @@ ESTIMATE_ABOVE = 500_000
 """Above this number the minted rewards are estimated: to count them takes tens of milliseconds."""
 COUNTED_AT_MOST = 1_000_000
 """Queued rewards and queued relays are counted up to this number."""
+_DAY_SECONDS = 86_400
 _BYTES_OF_A_MINT = 200
 """The size of a row, from which the rows are estimated while PostgreSQL has no estimate."""
 
@@ -198,7 +200,11 @@ async def _minted(connection: Connection) -> tuple[int, bool]:
 
 
 async def _events_last_minute(connection: Connection) -> int:
-    """Count brand by brand, because events are indexed by brand."""
+    """Count brand by brand, because events are indexed by brand, in the partitions of a day.
+
+    An event's id has the time of the process that made it, which may differ from the database's.
+    """
+    seconds: int = await connection.fetchval("SELECT extract(epoch FROM now())::bigint")
     count: int = await connection.fetchval(
         """
         SELECT coalesce(sum(recent.count), 0)::bigint
@@ -207,7 +213,9 @@ async def _events_last_minute(connection: Connection) -> int:
             SELECT count(*) FROM events
              WHERE events.brand_id = brands.id
                AND events.created_at > now() - interval '1 minute'
+               AND events.id >= $1
           ) AS recent
-        """
+        """,
+        first_id(seconds - _DAY_SECONDS),
     )
     return count

@@ -1,10 +1,10 @@
-"""Revisions 0032, 0034 and 0035 add indexes to tables with rows while these are written."""
+"""Revisions 0032, 0034, 0035 and 0036 index tables with rows while these are written."""
 
 import asyncio
 from collections.abc import AsyncIterator
+from uuid import uuid4
 
 import asyncpg
-import pytest
 import pytest_asyncio
 
 from ltzd.store import background_migrations, database, schema_revisions
@@ -16,7 +16,12 @@ from tests.support.rows.core import a_hash, a_wallet
 from tests.support.services.postgres import Databases
 from tests.support.waiting import until
 
-ADDED = ["site_redemptions_pending", "transactions_mined", "transactions_unsuccessful"]
+ADDED = [
+    "site_redemptions_pending",
+    "transactions_mined",
+    "transactions_unsuccessful",
+    "webhooks_by_state",
+]
 
 
 async def send(connection: Connection, nonce: int) -> None:
@@ -33,7 +38,7 @@ async def send(connection: Connection, nonce: int) -> None:
 
 @pytest_asyncio.fixture
 async def url(databases: Databases) -> AsyncIterator[str]:
-    """A database of 0031 with a transaction and a redemption, migrated."""
+    """A database of 0031 with a transaction, a redemption and a webhook, migrated."""
     async with databases.fresh() as url:
         connection = await asyncpg.connect(url)
         await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
@@ -58,6 +63,11 @@ async def url(databases: Databases) -> AsyncIterator[str]:
                     'done', now())
             """,
             a_wallet(2),
+        )
+        await connection.execute(
+            "INSERT INTO webhooks (brand_id, kind, subject) VALUES ($1, 'ltz_distributed', $2)",
+            a_wallet(2),
+            uuid4(),
         )
         await connection.close()
         await schema_revisions.migrate(url)
@@ -89,7 +99,8 @@ async def test_the_tables_are_written_while_their_indexes_are_built(
 ) -> None:
     assert await valid_indexes(connection) == []
     pending = await background_migrations.list_pending(connection)
-    assert {migration.table for migration in pending} >= {"site_redemptions", "transactions"}
+    tables = {migration.table for migration in pending}
+    assert tables >= {"site_redemptions", "transactions", "webhooks"}
     writer = await database.connect(url, "writer")
     await writer.execute("BEGIN")
     await send(writer, 1)
@@ -158,11 +169,27 @@ async def test_an_interrupted_index_is_built_anew(url: str, connection: Connecti
     assert "(wallet, block_number, block_hash) WHERE" in definition
 
 
-@pytest.mark.parametrize("table", sorted(concurrent_indexes.ADDED))
-async def test_a_new_database_has_the_indexes_at_once(table: str, databases: Databases) -> None:
+async def has_former_index(connection: Connection) -> bool:
+    has_index: bool = await connection.fetchval(
+        "SELECT to_regclass('webhooks_by_brand') IS NOT NULL"
+    )
+    return has_index
+
+
+async def test_an_index_stays_until_another_one_has_taken_its_place(
+    connection: Connection,
+) -> None:
+    assert await has_former_index(connection)
+    for _ in range(2):
+        await concurrent_indexes.replace(connection, "webhooks")
+        assert await valid_indexes(connection) == ["webhooks_by_state"]
+        assert not await has_former_index(connection)
+
+
+async def test_a_new_database_has_the_indexes_at_once(databases: Databases) -> None:
     async with databases.fresh() as url:
         connection = await database.connect(url, "test")
-        names = {index.name for index in concurrent_indexes.ADDED[table]}
-        assert names <= set(await valid_indexes(connection))
+        assert await valid_indexes(connection) == ADDED
+        assert not await has_former_index(connection)
         assert await background_migrations.list_pending(connection) == ()
         await connection.close()

@@ -3,14 +3,19 @@
 The bounds are pages, far below those of the tables, with statistics and without.
 """
 
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 from benchmarks.harness.hot_queries import HotQuery, Sample, touched
+from ltzd.rules.event_handler.event_partitions import MOST_WIDTH
+from ltzd.store import status
 from ltzd.store.constraints import chat_claims
 from ltzd.store.database import Pool, connect, session
+from ltzd.store.event_handler import partitions
 from ltzd.store.indexer import totals
 from ltzd.store.operator import lost_mints, top_ups, transaction_views, transactions
+from ltzd.store.webhooks import queue, records
+from ltzd.store.webhooks.queue import WebhookState
 from ltzd.values import Address
 
 _CHAIN = 31337
@@ -40,7 +45,16 @@ async def _link(connection: Any, _sample: Sample) -> None:
     assert await lost_mints.link_rewards(connection, [reward, uuid4()]) == 1
 
 
+async def _list_webhooks(connection: Any, _sample: Sample) -> None:
+    brand = Address(b"\xbb" * 20)
+    for state, count in (("pending", 5), ("exhausted", 3), ("delivered", 2)):
+        listed = await records.list_webhooks(connection, None, cast("WebhookState", state), 5)
+        assert [webhook.state for webhook in listed] == [state] * count
+    assert len(await records.list_webhooks(connection, brand, None, 5)) == 5
+
+
 _DAEMON = (
+    HotQuery("expired webhooks", lambda c, _: queue.delete_expired(c), 80),
     HotQuery("voided?", lambda c, _: transactions.has_voided(c, _CHAIN, _MINTER), 20),
     HotQuery("wallets to fill", lambda c, _: top_ups.targets(c, _CHAIN), 40),
     HotQuery("unused chat claims", lambda c, _: chat_claims.delete_unused(c, page=20), 250),
@@ -53,6 +67,7 @@ _COMMANDS = (
     HotQuery("open transactions", _list_transactions, 40),
     HotQuery("unsuccessful transactions", _list_unsuccessful, 80),
     HotQuery("confirmed transactions", _list_confirmed, 200),
+    HotQuery("webhooks of a state", _list_webhooks, 120),
 )
 """Asked on a connection that has the planner's usual settings."""
 
@@ -69,7 +84,7 @@ async def test_they_touch_few_pages(pool: Pool, database_url: str) -> None:
             for asks, queries in ((connection, _DAEMON), (command, _COMMANDS)):
                 for query in queries:
                     pages, _ = await touched(asks, query, _SAMPLE)
-                    assert 0 < pages <= query.pages, query.name
+                    assert 0 < pages <= query.pages, (query.name, pages)
         await command.close()
 
 
@@ -144,4 +159,36 @@ _FILL = (
     INSERT INTO tokens (token_id, collection_id, holder, claimed_at, block_number)
     SELECT 4294967296 + row_number() OVER (), 1, wallet, now(), 1 FROM chat_claims
     """,
+    """
+    INSERT INTO brands (id, name, configuration, revision)
+    VALUES (decode(repeat('bb', 20), 'hex'), 'Demo', '{}', 1)
+    """,
+    # An endpoint that has been dead for three months, but for the oldest webhooks.
+    f"""
+    INSERT INTO webhooks (brand_id, kind, subject, state, created_at)
+    SELECT brands.id, 'ltz_distributed', gen_random_uuid(),
+           CASE WHEN n <= 2 THEN 'delivered' WHEN n <= 5 THEN 'exhausted' ELSE 'pending' END,
+           now() - interval '89 days' * (1 - n / {_ROWS}.0)
+      FROM generate_series(1, {_ROWS}) AS n
+     CROSS JOIN brands
+    """,
 )
+
+
+async def test_the_events_of_a_minute_are_counted_in_the_newest_partitions(pool: Pool) -> None:
+    async with session(pool) as connection:
+        now = await connection.fetchval("SELECT extract(epoch FROM now())::bigint")
+        for ago in range(12, -1, -1):
+            await partitions.ensure(connection, now - ago * MOST_WIDTH)
+        await connection.execute(
+            """
+            INSERT INTO brands (id, name, configuration, revision)
+            SELECT substring(sha256(int8send(n)) FOR 20), 'Demo', '{}', 1
+              FROM generate_series(1, 100) AS n
+            """
+        )
+        counted = HotQuery("status", lambda c, _: status.read_status(c), 900)
+        for prepare in ("SELECT 1", "ANALYZE"):
+            await connection.execute(prepare)
+            pages, _ = await touched(connection, counted, _SAMPLE)
+            assert 0 < pages <= counted.pages, pages

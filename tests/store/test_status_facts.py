@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import pytest_asyncio
 
+from ltzd.rules.event_handler.event_ids import event_id
 from ltzd.store import database
 from ltzd.store.database import Connection
 from ltzd.store.operator import lanes
@@ -239,14 +240,15 @@ async def test_only_events_of_the_last_minute_are_counted(connection: Connection
     await connection.execute(
         "INSERT INTO brands (id, name, configuration, revision) VALUES ($1, 'Demo', '{}', 1)", BRAND
     )
-    for age in (0, 10, 59, 61, 3600):
+    now = await connection.fetchval("SELECT extract(epoch FROM now())::bigint")
+    for number, age in enumerate((0, 10, 59, 61, 3600)):
         await connection.execute(
             """
             INSERT INTO events (id, brand_id, event_type, email, user_id, domain, ltz, created_at)
             VALUES ($1, $2, 'a', 'ada@example.com', $1, 'shop.example', 1,
                     now() - make_interval(secs => $3))
             """,
-            uuid4(),
+            event_id(now - age, number),
             BRAND,
             age,
         )

@@ -1,6 +1,7 @@
 """Sends each brand's site the request for its member, without a log-in. Changes nothing."""
 
 import asyncio
+from typing import Final
 
 import asyncpg
 
@@ -15,6 +16,9 @@ from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.checks import sites as rules
 from ltzd.rules.checks.findings import Finding
 from ltzd.store import database
+
+_AT_ONCE: Final = 20
+"""Below the requests that may wait for one host, which may have the sites of many brands."""
 
 
 async def examine(settings: Settings) -> list[Finding]:
@@ -43,14 +47,20 @@ async def examine(settings: Settings) -> list[Finding]:
 
 
 async def ask_all(client: HostSiteClient, brands: list[Brand], policy: SitePolicy) -> list[Finding]:
-    """The findings of all sites, which are asked at once."""
-    requests = [
-        _ask(client, policy.base_url_of(brand, host), policy.rest_prefix_of(brand))
+    """The findings of all sites, of which up to `_AT_ONCE` are asked at once."""
+    addresses = dict.fromkeys(
+        (policy.base_url_of(brand, host), policy.rest_prefix_of(brand))
         for brand in brands
         if brand.site is not None
         for host in brand.site.hosts
-    ]
-    return list(await asyncio.gather(*requests))
+    )
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(origin: str, rest_prefix: str) -> Finding:
+        async with slots:
+            return await _ask(client, origin, rest_prefix)
+
+    return list(await asyncio.gather(*(ask(*address) for address in addresses)))
 
 
 async def _ask(client: HostSiteClient, origin: str, rest_prefix: str) -> Finding:

@@ -398,13 +398,16 @@ CHECKS: Sequence[Check] = (
                                    'seq', r.seq)::text END AS other
           FROM webhooks w
           LEFT JOIN rewards r ON r.id = w.subject
+               -- Read once: NOT EXISTS would search all webhooks for each that is found.
+          LEFT JOIN (SELECT subject, max(created_at) AS reverted_at
+                       FROM webhooks
+                      WHERE kind = 'ltz_reverted'
+                      GROUP BY 1) AS back ON back.subject = w.subject
          WHERE w.kind = 'ltz_distributed' AND w.state = 'delivered' AND NOT w.revoked
            AND r.mint_block_hash IS NULL
            AND (r.seq IS NULL OR r.failed_at IS NOT NULL)
            AND ($1::bytea IS NULL OR w.brand_id = $1)
-           AND NOT EXISTS (SELECT FROM webhooks back
-                            WHERE back.subject = w.subject AND back.kind = 'ltz_reverted'
-                              AND back.created_at >= w.created_at)
+           AND (back.reverted_at >= w.created_at) IS NOT TRUE
          ORDER BY w.created_at, w.id
          LIMIT $2
         """,

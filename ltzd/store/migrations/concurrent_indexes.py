@@ -49,18 +49,36 @@ ADDED: Final[Mapping[str, Sequence[Index]]] = {
 }
 """By table, the indexes that revisions 0032, 0034 and 0035 have added."""
 
+REPLACED: Final[Mapping[str, tuple[Index, str]]] = {
+    # Webhooks of one state are found however many others a brand has: the pending ones of a dead
+    # endpoint are as many as all that was delivered, the exhausted ones a few among millions.
+    "webhooks": (
+        Index("webhooks_by_state", "(brand_id, state, created_at)"),
+        "webhooks_by_brand",
+    ),
+}
+"""By table, the index that revision 0036 has put in the place of another one, and that one."""
+
 
 async def create_on_new(connection: Connection, table: str) -> bool:
     """Create the indexes of a table without rows, in the caller's transaction.
 
     Returns False for other tables.
     """
-    if await connection.fetchval(f"SELECT EXISTS (SELECT FROM {table})"):  # noqa: S608
+    if await _has_rows(connection, table):
         return False
     for index in ADDED[table]:
-        await connection.execute(
-            f"CREATE INDEX IF NOT EXISTS {index.name} ON {table} {index.definition}"
-        )
+        await _create(connection, table, index)
+    return True
+
+
+async def replace_on_new(connection: Connection, table: str) -> bool:
+    """As `create_on_new`, for the index that takes the place of another one."""
+    if await _has_rows(connection, table):
+        return False
+    index, former = REPLACED[table]
+    await _create(connection, table, index)
+    await connection.execute(f"DROP INDEX IF EXISTS {former}")
     return True
 
 
@@ -68,6 +86,14 @@ async def build_added(connection: Connection, table: str) -> None:
     """Build the indexes that revisions have added to the table, outside of a transaction."""
     for index in ADDED[table]:
         await build(connection, "INDEX", index.name, f"{table} {index.definition}")
+
+
+async def replace(connection: Connection, table: str) -> None:
+    """Build the index that takes the place of another one, and drop that one, outside of a
+    transaction."""
+    index, former = REPLACED[table]
+    await build(connection, "INDEX", index.name, f"{table} {index.definition}")
+    await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {former}", timeout=_STEP_SECONDS)
 
 
 async def build(connection: Connection, kind: str, name: str, on: str) -> None:
@@ -84,3 +110,14 @@ async def build(connection: Connection, kind: str, name: str, on: str) -> None:
     if is_valid is not None:  # An interrupted attempt has left it.
         await connection.execute(f"DROP INDEX CONCURRENTLY {name}", timeout=_STEP_SECONDS)
     await connection.execute(f"CREATE {kind} CONCURRENTLY {name} ON {on}", timeout=_STEP_SECONDS)
+
+
+async def _has_rows(connection: Connection, table: str) -> bool:
+    has_rows: bool = await connection.fetchval(f"SELECT EXISTS (SELECT FROM {table})")  # noqa: S608
+    return has_rows
+
+
+async def _create(connection: Connection, table: str, index: Index) -> None:
+    await connection.execute(
+        f"CREATE INDEX IF NOT EXISTS {index.name} ON {table} {index.definition}"
+    )

@@ -65,13 +65,16 @@ async def close(connection: Connection, after: timedelta) -> int:
 
 
 async def _close(connection: Connection, partition: Partition, before: datetime) -> bool:
+    queued = await _queued(connection, partition)
+    if queued is not None:
+        _log_unsettled(partition, queued)
+        return False
     try:
         content = await _read(connection, partition)
     except asyncpg.UndefinedTableError:
         return False  # Another process has just dropped the partition.
     if content.unsettled is not None:
-        event = str(content.unsettled)
-        log.info("old_events.wait", partition=partition.name, unsettled_event=event)
+        _log_unsettled(partition, content.unsettled)
         return False
     if content.newest is not None and content.newest >= before:
         return False
@@ -87,6 +90,31 @@ async def _close(connection: Connection, partition: Partition, before: datetime)
     events = sum(each.events for each in content.sums)
     log.info("old_events.closed", partition=partition.name, rewarded_events=events)
     return True
+
+
+def _log_unsettled(partition: Partition, event: UUID) -> None:
+    log.info("old_events.wait", partition=partition.name, unsettled_event=str(event))
+
+
+async def _queued(connection: Connection, partition: Partition) -> UUID | None:
+    """An event of the partition whose reward is queued, or None.
+
+    Reads the queue alone. A reward may be queued for years, such as a paused brand's, and the whole
+    partition would be read in each hour of them.
+    """
+    event: UUID | None = await connection.fetchval(
+        """
+        SELECT id
+          FROM rewards
+         WHERE transaction_id IS NULL AND failed_at IS NULL
+           AND mint_block_hash IS NULL AND kind = 1 AND id >= $1 AND id < $2
+         ORDER BY position
+         LIMIT 1
+        """,
+        partition.lower or _NO_ID,
+        partition.upper,
+    )
+    return event
 
 
 async def _read(connection: Connection, partition: Partition) -> _Content:

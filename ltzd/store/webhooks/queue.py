@@ -9,7 +9,7 @@ mints (`mint_facts.record_on_rewards`).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal, get_args
 from uuid import UUID
 
 from ltzd.store import wakeups
@@ -19,6 +19,7 @@ from ltzd.values import Address, Hash32
 
 WebhookKind = Literal["ltz_distributed", "ltz_reverted", "payment_reversed", "redemption_reversed"]
 WebhookState = Literal["pending", "delivered", "exhausted"]
+WEBHOOK_STATES: Final[tuple[WebhookState, ...]] = get_args(WebhookState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,13 +327,14 @@ async def delete_expired(connection: Connection) -> None:
          WHERE id IN (
                SELECT old.id
                  FROM brands
+                CROSS JOIN (VALUES ('delivered', interval '30 days'),
+                                   ('pending', interval '90 days'),
+                                   ('exhausted', interval '90 days')) AS kept (state, age)
                 CROSS JOIN LATERAL (
                       SELECT id
                         FROM webhooks w
-                       WHERE w.brand_id = brands.id
-                         AND w.created_at < now() - interval '30 days'
-                         AND (w.state = 'delivered'
-                              OR w.created_at < now() - interval '90 days')
+                       WHERE w.brand_id = brands.id AND w.state = kept.state
+                         AND w.created_at < now() - kept.age
                        LIMIT $1) AS old
                 LIMIT $1)
         """,

@@ -7,7 +7,12 @@ from uuid import UUID
 
 from ltzd.store.database import Connection
 from ltzd.store.retention import batches
-from ltzd.store.webhooks.queue import WebhookKind, WebhookState, notify_senders
+from ltzd.store.webhooks.queue import (
+    WEBHOOK_STATES,
+    WebhookKind,
+    WebhookState,
+    notify_senders,
+)
 from ltzd.values import Address
 
 
@@ -140,10 +145,11 @@ async def list_webhooks(
         SELECT w.id, w.brand_id, w.kind, w.subject, w.state, w.revoked, w.attempts, w.next_at,
                w.last_status, w.last_error, w.created_at, w.delivered_at
           FROM brands
+         CROSS JOIN unnest($2::text[]) AS listed (state)
          CROSS JOIN LATERAL (
                SELECT *
                  FROM webhooks
-                WHERE brand_id = brands.id AND ($2::text IS NULL OR state = $2)
+                WHERE brand_id = brands.id AND state = listed.state
                 ORDER BY created_at DESC
                 LIMIT $3) AS w
          WHERE $1::bytea IS NULL OR brands.id = $1
@@ -151,10 +157,14 @@ async def list_webhooks(
          LIMIT $3
         """,
         brand,
-        state,
+        _states(state),
         limit,
     )
     return [WebhookRecord(row[0], Address(row[1]), *row[2:]) for row in rows]
+
+
+def _states(state: WebhookState | None) -> Sequence[WebhookState]:
+    return WEBHOOK_STATES if state is None else (state,)
 
 
 async def lock_by_id(connection: Connection, ids: Sequence[UUID]) -> list[WebhookRecord]:
@@ -224,12 +234,12 @@ async def replay_since(
         """
         SELECT id
           FROM webhooks
-         WHERE brand_id = $1 AND created_at >= $2 AND ($3::text IS NULL OR state = $3)
+         WHERE brand_id = $1 AND created_at >= $2 AND state = ANY($3::text[])
          ORDER BY id
         """,
         brand,
         since,
-        state,
+        _states(state),
     )
     return len(await replay(connection, [row["id"] for row in rows]))
 

@@ -1,7 +1,7 @@
 """`ltzd check` asks brands' sites, and says of each answer what to do."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +14,7 @@ from ltzd.actions.site_plugin.members import SitePolicy
 from ltzd.cli.checks import check
 from ltzd.daemon.checks import sites
 from ltzd.errors import HostSiteUnavailable
-from ltzd.providers.host_sites import HostCredentials, HostSiteClient
+from ltzd.providers.host_sites import HostCredentials, HostSiteClient, guard_policy
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.rules.brands.configuration import Brand, Site
 from ltzd.rules.checks.findings import Finding, Level
@@ -55,8 +55,8 @@ async def answers() -> AsyncIterator[Answers]:
         yield answers
 
 
-async def findings_of(answers: Answers, *brands: Brand) -> list[Finding]:
-    client = HostSiteClient(GuardPolicy(allow_loopback=True, timeout_seconds=0.5))
+async def findings_of(answers: Answers, *brands: Brand, seconds: float = 0.5) -> list[Finding]:
+    client = HostSiteClient(replace(guard_policy(allow_loopback=True), timeout_seconds=seconds))
     try:
         return await sites.ask_all(client, list(brands), SitePolicy(answers.base + "/{host}"))
     finally:
@@ -110,6 +110,17 @@ async def test_one_site_that_is_away_hides_no_other(answers: Answers) -> None:
     first, second = await findings_of(answers, away, a_shop())
     assert (first.level, second.level) == (Level.WARNING, Level.OK)
     assert "https://away.example:1/wp-json/wp/v2/users/me" in first.sentence
+
+
+async def test_a_server_of_a_hundred_sites_is_asked_for_all_of_them_but_not_at_once(
+    answers: Answers,
+) -> None:
+    """Each address is asked once, also if two brands name it."""
+    answers.body = WORDPRESS
+    shops = [a_shop(rest_prefix=f"api{number}") for number in range(100)]
+    findings = await findings_of(answers, *shops, shops[7], seconds=20)
+    assert [finding.level for finding in findings] == [Level.OK] * 100
+    assert len(set(answers.paths)) == len(answers.paths) == 100
 
 
 async def test_the_command_asks_the_sites_of_the_brands_in_the_database(

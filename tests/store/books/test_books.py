@@ -673,6 +673,36 @@ async def test_an_announced_reward_that_a_reorg_undid_is_in_flight_and_no_discre
     assert again.sides["webhook"] is not None
 
 
+async def test_webhooks_of_unminted_rewards_are_not_searched_for_each_of_them(
+    db: Connection,
+) -> None:
+    """PostgreSQL expects none of them, since all rewards that it has counted are minted."""
+    for statement in (
+        """
+        INSERT INTO rewards (id, kind, brand_id, wallet, ltz, seq, mint_block_number,
+                             mint_block_hash, mint_transaction_hash)
+        SELECT gen_random_uuid(), 1, brand, brand, 1, n, 1, sha256('b'), sha256('t')
+          FROM generate_series(1, 3000) AS n
+         CROSS JOIN decode(repeat('bb', 20), 'hex') AS brand
+        """,
+        """
+        INSERT INTO webhooks (brand_id, kind, subject, state)
+        SELECT brand_id, 'ltz_distributed', gen_random_uuid(), 'delivered' FROM rewards
+        """,
+        "ANALYZE",
+    ):
+        await db.execute(statement)
+    (check,) = (each for each in disagreements.CHECKS if each.kind == "announced_without_mint")
+    async with db.transaction():
+        rows = await db.fetch(check.sql, None, 1)
+        read = await db.fetchval(
+            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables "
+            "WHERE relname = 'webhooks'"
+        )
+    assert rows[0]["total"] == 3000
+    assert 3000 <= read <= 4 * 3000
+
+
 async def test_mints_above_the_cursor_of_a_rebuild_are_no_discrepancy(
     db: Connection, rows: BookRows
 ) -> None:

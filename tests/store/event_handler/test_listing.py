@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 import pytest_asyncio
 
+from benchmarks.harness.hot_queries import HotQuery, Sample, touched
 from ltzd.store import database
 from ltzd.store.database import Connection
 from ltzd.store.event_handler.listing import EventSelection, list_events
@@ -54,3 +55,33 @@ async def test_the_rows_read_do_not_grow_with_the_table(connection: Connection, 
             listed = await list_events(cast("Connection", explained), selection)
             assert len(listed) == count
             assert explained.read < 500, (statement, selection)
+
+
+async def test_a_status_is_looked_for_in_the_newest_events_alone(database_url: str) -> None:
+    """Not in as many of each brand: the index alone tells which are the newest of all."""
+    connection = await database.connect(database_url, "test")
+    for statement in (
+        """
+        INSERT INTO brands (id, name, configuration, revision)
+        SELECT substring(sha256(int8send(n)) FOR 20), 'a', '{}', 1 FROM generate_series(1, 50) n
+        """,
+        f"""
+        INSERT INTO events (id, brand_id, event_type, email, user_id, domain, ltz, created_at)
+        SELECT gen_random_uuid(), id, 'form_submit', 'a@a.example', gen_random_uuid(), 'a.example',
+               0, now() - make_interval(mins => n)
+          FROM generate_series(1, {EVENTS} / 50) n
+         CROSS JOIN brands
+        """,
+        "VACUUM ANALYZE events",
+    ):
+        await connection.execute(statement)
+    search = EventSelection(status="final", limit=7, scanned=500)
+    query = HotQuery("a status", lambda c, _: list_events(c, search), 3_500)
+    pages, _ = await touched(connection, query, Sample(EVENTS))
+    assert 500 < pages < query.pages
+    listed = await list_events(connection, search)
+    newest = await connection.fetch(
+        "SELECT id FROM events ORDER BY created_at DESC, id LIMIT $1", search.limit
+    )
+    assert [event.id for event in listed] == [row["id"] for row in newest]
+    await connection.close()

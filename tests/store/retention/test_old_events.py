@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from benchmarks.harness.hot_queries import HotQuery, Sample, touched
 from ltzd.rules.books import Figures
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.event_handler.event_ids import event_id
@@ -171,6 +172,36 @@ async def test_one_unsettled_reward_keeps_its_partition_and_no_other(site: Site,
 
     assert await site.count() == 1
     assert await events.find(site.db, kept) is not None
+
+
+async def test_a_reward_that_is_queued_for_years_has_its_partition_read_by_nobody(
+    site: Site,
+) -> None:
+    waiting = await site.event(60)
+    partition = await site.db.fetchval(
+        "SELECT tableoid::regclass::text FROM events WHERE id = $1", waiting
+    )
+    await site.db.execute(
+        """
+        INSERT INTO events
+        SELECT (left(id::text, 24) || lpad(to_hex(n), 12, '0'))::uuid, brand_id, event_type, email,
+               user_id, domain, source, user_identifier, metadata, 0, created_at
+          FROM events
+         CROSS JOIN generate_series(2, 2000) AS n
+         WHERE id = $1
+        """,
+        waiting,
+    )
+    await site.db.execute("ANALYZE")
+
+    close = HotQuery("close", lambda c, _: old_events.close(c, AFTER))
+    _, scanned = await touched(site.db, close, Sample(1))
+
+    assert scanned
+    assert partition not in scanned
+    await site.finish(waiting)
+    assert await site.close() >= 1
+    assert partition not in await site.partitions()
 
 
 async def test_a_failed_reward_keeps_nothing_and_is_minted_after_all(site: Site) -> None:
