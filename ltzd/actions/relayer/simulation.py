@@ -215,7 +215,7 @@ class RelaySimulator:
         gas = self._estimates.get(plan)
         if gas is None or not await self._passes_with(plan, sender, gas, at):
             return None
-        if self._estimates.is_due(plan):
+        if self._estimates.take_renewal(plan):
             self._renewals.begin(plan.function, lambda: self._renewed(plan, sender, at))
         return _with_margin(gas)
 

@@ -45,7 +45,7 @@ class ReceiptCalls(NodeRequests):
 
     async def _all_receipts(self, block: Any, block_hash: Hash32) -> list[Any]:
         """The receipts of a block in their order; `block` is the node's answer with that block."""
-        if _is_large(block) and await self._is_anvil():
+        if _is_large(block) and await self._detect_anvil():
             parts = self._receipts_in_parts(block["transactions"], _RECEIPTS_OF_ANVIL_AT_ONCE)
         else:
             parts = self._receipts_of_block(block_hash)
@@ -81,7 +81,8 @@ class ReceiptCalls(NodeRequests):
             )
             yield [typed.checked(answer) for answer in answers]
 
-    async def _is_anvil(self) -> bool:
+    async def _detect_anvil(self) -> bool:
+        """Return whether the node is anvil, which it is asked once."""
         traits = self._rpc.traits
         if traits.is_anvil is None:
             try:
