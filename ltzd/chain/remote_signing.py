@@ -14,6 +14,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.signing import (
+    CURVE_ORDER,
     SignedTransaction,
     TransactionEncoding,
     UnsignedTransaction,
@@ -24,8 +25,6 @@ from ltzd.values import Address, hex_of, keccak
 
 log = structlog.get_logger()
 
-ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-"""The number of points of secp256k1: r and s are below it."""
 BATCH_SECONDS = 10.0
 """The longest time for the signatures of one batch."""
 
@@ -102,9 +101,9 @@ def complete_signature(
     Nodes take only the form with a low s (EIP-2); the other form is equally valid, so it is
     converted.
     """
-    if not (0 < r < ORDER and 0 < s < ORDER):
+    if not (0 < r < CURVE_ORDER and 0 < s < CURVE_ORDER):
         return None
-    s = min(s, ORDER - s)
+    s = min(s, CURVE_ORDER - s)
     both = r.to_bytes(32, "big") + s.to_bytes(32, "big")
     for y_parity in (0, 1):
         try:

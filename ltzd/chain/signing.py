@@ -16,6 +16,9 @@ from ltzd.chain.rlp import encode_integer, encode_list, encode_text
 from ltzd.rules.operator.fees import Fees
 from ltzd.values import Address, Hash32, hex_of, keccak
 
+CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+"""The number of points of secp256k1: r and s are below it."""
+
 
 class UnsignedTransaction(msgspec.Struct, frozen=True):
     """A transaction without access list. `to` is empty for the creation of a contract.

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, get_args
 import coincurve
 
 from ltzd.chain.contracts import abi_words
+from ltzd.chain.signing import CURVE_ORDER
 from ltzd.values import Address, Hash32, keccak
 
 DOMAIN_NAMES: Final = {
@@ -26,8 +27,7 @@ _DOMAIN_TYPE = keccak(
     b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
 )
 _VERSION = keccak(b"1")
-_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-_HALF_ORDER = _ORDER // 2
+_HALF_ORDER = CURVE_ORDER // 2
 
 _MEMBER_ENCODERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
     "address": abi_words.encode_address,
