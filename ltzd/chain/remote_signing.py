@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-import coincurve
 import structlog
 
 from ltzd import telemetry
@@ -19,6 +18,7 @@ from ltzd.chain.signing import (
     TransactionEncoding,
     UnsignedTransaction,
     address_of_public_key,
+    signer_of,
 )
 from ltzd.errors import SignerUnavailable
 from ltzd.values import Address, hex_of, keccak
@@ -106,13 +106,7 @@ def complete_signature(
     s = min(s, CURVE_ORDER - s)
     both = r.to_bytes(32, "big") + s.to_bytes(32, "big")
     for y_parity in (0, 1):
-        try:
-            key = coincurve.PublicKey.from_signature_and_message(
-                both + bytes((y_parity,)), digest, hasher=None
-            )
-        except Exception:  # noqa: BLE001, S112 - coincurve raises a bare Exception
-            continue
-        if address_of_public_key(key.format(compressed=False)[1:]) == address:
+        if signer_of(digest, both + bytes((y_parity,))) == address:
             return y_parity, r, s
     return None
 

@@ -140,6 +140,15 @@ def address_of_public_key(public_key: bytes) -> Address:
     return Address(keccak(public_key)[-20:])
 
 
+def signer_of(digest: bytes, signature: bytes) -> Address | None:
+    """The address whose key made a signature (r, s and the y parity, 65 bytes), or None."""
+    try:
+        key = coincurve.PublicKey.from_signature_and_message(signature, digest, hasher=None)
+    except ValueError:
+        return None
+    return address_of_public_key(key.format(compressed=False)[1:])
+
+
 def _fields(transaction: UnsignedTransaction) -> bytes:
     return b"".join(
         (
