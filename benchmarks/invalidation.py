@@ -130,13 +130,13 @@ class _Moves:
         ordered_at = perf_counter()
         ordered = asyncio.create_task(self._rpc.call("evm_mine"))
         async with asyncio.timeout(_PATIENCE_SECONDS):
-            while await self._is_kept(number):
+            while await self._check_kept(number):
                 pass
             seconds = perf_counter() - ordered_at
             await ordered
         return seconds
 
-    async def _is_kept(self, number: int) -> bool:
+    async def _check_kept(self, number: int) -> bool:
         row = await self._reader.fetchrow(
             """
             SELECT (SELECT cursor_number FROM chains) AS followed,

@@ -4,6 +4,7 @@ Addresses and hashes are bytes in memory and in PostgreSQL, and lower-case 0x-he
 logs (`hex_of`). HTTP answers show addresses with their EIP-55 checksum.
 """
 
+import re
 from collections.abc import Callable
 from datetime import datetime
 from functools import lru_cache
@@ -22,7 +23,11 @@ LtzUnits = NewType("LtzUnits", int)
 """An amount in LTZ's smallest unit: 10^18 units are one LTZ."""
 
 LTZ = 10**18
+ETHER = 10**18
+"""Wei in one of the chain's coin."""
 ZERO_ADDRESS = Address(bytes(20))
+BRAND_ID = re.compile(r"0x[0-9a-f]{40}")
+"""A brand's id on the wire, in files and in TXT records: its address in lower case."""
 
 keccak: Callable[[bytes], bytes] = pysha3.keccak256
 """Keccak-256 by eth-hash's pysha3 back end, which is entirely in C."""

@@ -34,7 +34,7 @@ from ltzd.store.indexer import (
     undo,
 )
 from ltzd.store.indexer.chains import BlockRow
-from ltzd.store.operator import rewards, transactions
+from ltzd.store.operator import rewards, settlement
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.site_plugin import redemption_payments
 from ltzd.values import LTZ, ZERO_ADDRESS, reward_reference
@@ -109,7 +109,7 @@ async def _chat_accounts(connection: Connection, sample: Sample) -> None:
 
 
 async def _settle(connection: Connection, _sample: Sample) -> None:
-    await transactions.mined_to_settle(connection, Lane(CHAIN_ID, LANE, 1, "mint"), 100)
+    await settlement.mined_to_settle(connection, Lane(CHAIN_ID, LANE, 1, "mint"), 100)
 
 
 async def _skipped(connection: Connection, _sample: Sample) -> None:

@@ -24,8 +24,9 @@ from ltzd.actions.relayer.outcomes import cancellation_reason, unknown_without_d
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.contracts import abi_words, perk_nft, reverts
-from ltzd.chain.node.node import BlockRef, Node
+from ltzd.chain.node.node import Node
 from ltzd.chain.node.second_opinions import is_passed_by_others
+from ltzd.chain.node.typed_calls.requests import BlockRef
 from ltzd.chain.node.view import ChainView
 from ltzd.concurrency.batcher import Batcher
 from ltzd.concurrency.clock import loop_time

@@ -9,23 +9,22 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-import coincurve
 import structlog
 
 from ltzd import telemetry
 from ltzd.chain.signing import (
+    CURVE_ORDER,
     SignedTransaction,
     TransactionEncoding,
     UnsignedTransaction,
     address_of_public_key,
+    signer_of,
 )
 from ltzd.errors import SignerUnavailable
 from ltzd.values import Address, hex_of, keccak
 
 log = structlog.get_logger()
 
-ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-"""The number of points of secp256k1: r and s are below it."""
 BATCH_SECONDS = 10.0
 """The longest time for the signatures of one batch."""
 
@@ -102,18 +101,12 @@ def complete_signature(
     Nodes take only the form with a low s (EIP-2); the other form is equally valid, so it is
     converted.
     """
-    if not (0 < r < ORDER and 0 < s < ORDER):
+    if not (0 < r < CURVE_ORDER and 0 < s < CURVE_ORDER):
         return None
-    s = min(s, ORDER - s)
+    s = min(s, CURVE_ORDER - s)
     both = r.to_bytes(32, "big") + s.to_bytes(32, "big")
     for y_parity in (0, 1):
-        try:
-            key = coincurve.PublicKey.from_signature_and_message(
-                both + bytes((y_parity,)), digest, hasher=None
-            )
-        except Exception:  # noqa: BLE001, S112 - coincurve raises a bare Exception
-            continue
-        if address_of_public_key(key.format(compressed=False)[1:]) == address:
+        if signer_of(digest, both + bytes((y_parity,))) == address:
             return y_parity, r, s
     return None
 

@@ -16,6 +16,9 @@ from ltzd.chain.rlp import encode_integer, encode_list, encode_text
 from ltzd.rules.operator.fees import Fees
 from ltzd.values import Address, Hash32, hex_of, keccak
 
+CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+"""The number of points of secp256k1: r and s are below it."""
+
 
 class UnsignedTransaction(msgspec.Struct, frozen=True):
     """A transaction without access list. `to` is empty for the creation of a contract.
@@ -135,6 +138,15 @@ class Signer:
 def address_of_public_key(public_key: bytes) -> Address:
     """`public_key` has 64 bytes: the point's two coordinates."""
     return Address(keccak(public_key)[-20:])
+
+
+def signer_of(digest: bytes, signature: bytes) -> Address | None:
+    """The address whose key made a signature (r, s and the y parity, 65 bytes), or None."""
+    try:
+        key = coincurve.PublicKey.from_signature_and_message(signature, digest, hasher=None)
+    except ValueError:
+        return None
+    return address_of_public_key(key.format(compressed=False)[1:])
 
 
 def _fields(transaction: UnsignedTransaction) -> bytes:

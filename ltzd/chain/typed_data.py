@@ -9,9 +9,8 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, ClassVar, Final, get_args
 
-import coincurve
-
 from ltzd.chain.contracts import abi_words
+from ltzd.chain.signing import CURVE_ORDER, signer_of
 from ltzd.values import Address, Hash32, keccak
 
 DOMAIN_NAMES: Final = {
@@ -26,8 +25,7 @@ _DOMAIN_TYPE = keccak(
     b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
 )
 _VERSION = keccak(b"1")
-_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-_HALF_ORDER = _ORDER // 2
+_HALF_ORDER = CURVE_ORDER // 2
 
 _MEMBER_ENCODERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
     "address": abi_words.encode_address,
@@ -166,15 +164,10 @@ def recover(message_digest: Hash32, signature: bytes) -> Address:
     Raises ValueError for a signature that `check_form` refuses, or that no key can have made.
     """
     check_form(signature)
-    recoverable = signature[:64] + bytes((signature[64] - 27,))
-    try:
-        key = coincurve.PublicKey.from_signature_and_message(
-            recoverable, message_digest, hasher=None
-        )
-    except Exception as error:
-        # coincurve raises a bare Exception.
-        raise ValueError("no key can have made the signature") from error
-    return Address(keccak(key.format(compressed=False)[1:])[-20:])
+    signer = signer_of(message_digest, signature[:64] + bytes((signature[64] - 27,)))
+    if signer is None:
+        raise ValueError("no key can have made the signature")
+    return signer
 
 
 def check_form(signature: bytes) -> None:

@@ -10,7 +10,7 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.node.opening import open_rpc
 from ltzd.chain.node.rpc import RpcPolicy
 from ltzd.cli.output import print_message
-from ltzd.daemon.follower import DEV_CHAIN_IDS
+from ltzd.daemon.indexer import DEV_CHAIN_IDS
 from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.values import Hash32
 

@@ -25,6 +25,9 @@ AlwaysJson = Annotated[
     bool, typer.Option("--json", help="Print JSON, as this command does in any case.")
 ]
 Brand = Annotated[str, typer.Argument(help="The brand's id or its exact name.", metavar="BRAND")]
+OfBrand = Annotated[
+    str | None, typer.Option("--brand", help="The brand's id or its exact name.", metavar="BRAND")
+]
 EventId = Annotated[str, typer.Argument(help="The event's id.", metavar="ID")]
 
 KeyFile = Annotated[

@@ -18,10 +18,10 @@ import typer
 
 from ltzd.cli.options import AsJson
 from ltzd.errors import Misconfigured
+from ltzd.values import BRAND_ID
 
 KEY_VARIABLE = "LTZ_SECURITY_KEY"
 
-_BRAND_ID = re.compile(r"0x[0-9a-f]{40}")
 _METHOD = re.compile(r"[A-Z]+")
 _URL = re.compile(r"(?:https?://[^/?#]+|(?=/))((?:/[^?#]*)?(?:\?[^#]*)?)(?:#.*)?")
 _PRINTABLE_ASCII = re.compile(r"[!-~]+")
@@ -100,7 +100,7 @@ def target_of(url: str) -> bytes:
 
 def _parse_brand(text: str) -> str:
     brand_id = text.lower()
-    if not _BRAND_ID.fullmatch(brand_id):
+    if not BRAND_ID.fullmatch(brand_id):
         raise Misconfigured("--brand-id must be the brand's address: 0x and 40 hex digits.")
     return brand_id
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from ltzd import __version__
 from ltzd.cli.targets import connection_to
-from ltzd.daemon.follower import DEV_CHAIN_IDS
+from ltzd.daemon.indexer import DEV_CHAIN_IDS
 from ltzd.http.admin.handlers import AdminHandlers, AdminPolicy, AdminSources
 from ltzd.rules.conditions.facts import ClusterFacts, ProcessIdentity
 from ltzd.rules.conditions.kinds import Condition, ConditionKind

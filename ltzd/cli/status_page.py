@@ -13,6 +13,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ltzd.cli.output import plain_text
+from ltzd.values import ETHER
 
 _BAR_WIDTH = 30
 _LAST_RESORTS = ("behind", "disagrees")
@@ -267,7 +268,7 @@ def _lanes(lanes: list[dict[str, Any]]) -> RenderableType:
             str(lane["published"]),
             str(lane["mined"]),
             "-" if lane["oldestSeconds"] is None else f"{lane['oldestSeconds']:.0f} s",
-            "-" if lane["balanceWei"] is None else f"{int(lane['balanceWei']) / 10**18:.4f}",
+            "-" if lane["balanceWei"] is None else f"{int(lane['balanceWei']) / ETHER:.4f}",
         )
     return table
 

@@ -28,30 +28,23 @@ from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.actions.users.wallet_migration import WalletMigration
 from ltzd.cache.rate_limits import RateLimits
-from ltzd.chain.node.new_heads import NewHeads
 from ltzd.chain.node.node import Node
 from ltzd.chain.pool.chain_check import ExpectedChain
 from ltzd.chain.pool.pool import NodePool
 from ltzd.chain.pool.watch import NodeWatch
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.daemon.chain_identity import chain_of
-from ltzd.daemon.fleet import FleetDependencies, build_fleet
-from ltzd.daemon.follower import build_follower, build_rebuilder, head_urls
+from ltzd.daemon.deliveries import DeliveriesRole, build_deliveries
 from ltzd.daemon.identity_provider import open_identity_provider
+from ltzd.daemon.indexer import IndexerRole, build_indexer
+from ltzd.daemon.operator import FleetDependencies, OperatorRole, build_operator
 from ltzd.daemon.process_state import ProcessState, ServiceWatch
 from ltzd.daemon.processes import this_process
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.site_services import LinkDependencies, build_site_services
-from ltzd.deliveries.chat_recheck_loop import ChatRecheckLoop
-from ltzd.deliveries.cleanup import Cleanup
-from ltzd.deliveries.redemption_recheck import RedemptionRecheck
-from ltzd.deliveries.sender import Sender
 from ltzd.http.admission.gate import AdmissionGate
 from ltzd.http.services import SiteServices
-from ltzd.indexer.follower import Follower
-from ltzd.indexer.rebuild import Rebuilder
-from ltzd.operator.fleet.fleet import LaneFleet, SettingsWallet
-from ltzd.operator.fleet.wallet_rights import WalletRightsWatch
+from ltzd.operator.fleet.fleet import SettingsWallet
 from ltzd.operator.policy import InProcessHooks
 from ltzd.providers import brand_webhooks
 from ltzd.providers.brand_webhooks import BrandWebhooks
@@ -75,7 +68,6 @@ from ltzd.store.replica import ReplicaReads
 from ltzd.store.role_pools import RolePools, open_fresh_pool, open_role_pools
 from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.wakeups import WakeupHub
-from ltzd.values import Address
 
 log = structlog.get_logger()
 
@@ -85,9 +77,9 @@ IDENTITY = "identity"
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """The components of one process.
+    """The components of one process: what every process has, HTTP's actions, the other roles.
 
-    A component of a role that it does not run is None or empty.
+    `operator`, `indexer` and `deliveries` are None in a process without this role.
     """
 
     settings: Settings
@@ -114,15 +106,9 @@ class Daemon:
     domains: DomainVerification
     payments: Payments
     site: SiteServices
-    fleet: LaneFleet | None
-    wallet_rights: WalletRightsWatch | None
-    heads: NewHeads
-    follower: Follower | None
-    rebuilder: Rebuilder | None
-    sender: Sender | None
-    cleanup: Cleanup | None
-    chat_recheck: ChatRecheckLoop | None
-    redemption_recheck: RedemptionRecheck | None
+    operator: OperatorRole | None
+    indexer: IndexerRole | None
+    deliveries: DeliveriesRole | None
 
 
 @asynccontextmanager
@@ -170,7 +156,6 @@ async def open_daemon(
         watch = NodeWatch(nodes)
         await watch.check_all()
         node = Node(nodes.client("http"))
-        heads = NewHeads(head_urls(settings.node.plain_urls(), is_dev=is_dev))
         identity, tokens = await open_identity_provider(
             settings.identity, pool, sealer, chain, stack
         )
@@ -187,8 +172,7 @@ async def open_daemon(
         constraints = PurchaseConstraints(pool, brands, apis, ChatMembers(pool, identity, platform))
         stack.push_async_callback(constraints.close)
         provider = await _payment_provider(settings, stack)
-        accounts = _account_lookups(settings)
-        stack.push_async_callback(accounts.close)
+        accounts = _account_lookups(settings, stack)
         pregeneration = Pregeneration(pool, brands, identity, accounts, limits, signatures)
         stack.push_async_callback(pregeneration.close)
         capacity = MintCapacity(pool, node, chain.chain_id, chain.ltz)
@@ -202,22 +186,47 @@ async def open_daemon(
             RelayPolicy(gas_budgets=settings.relay.budgets()),
             direct_lanes,
         )
-        fleet = await build_fleet(
-            settings,
-            FleetDependencies(
-                pools.operator,
+        operator = indexer = deliveries = None
+        if "operator" in settings.roles:
+            operator = await build_operator(
+                settings,
+                FleetDependencies(
+                    pools.operator,
+                    leases,
+                    Node(nodes.client("operator")),
+                    chain,
+                    wakeups,
+                    # The users that this process is meeting are rewards on their way to a mint
+                    # lane.
+                    InProcessHooks(hashes.deliver, lambda: identity.under_way),
+                    direct_lanes,
+                    is_dev=is_dev,
+                ),
+                stack,
+                settings_wallets,
+            )
+        if "indexer" in settings.roles:
+            indexer = build_indexer(
+                settings,
+                pools.indexer,
                 leases,
-                Node(nodes.client("operator")),
+                Node(nodes.client("indexer")),
                 chain,
                 wakeups,
-                # The users that this process is meeting are rewards on their way to a mint lane.
-                InProcessHooks(hashes.deliver, lambda: identity.under_way),
-                direct_lanes,
+                partial(open_fresh_pool, url, must_be_durable=must_be_durable),
                 is_dev=is_dev,
-            ),
-            stack,
-            settings_wallets,
-        )
+            )
+        if "deliveries" in settings.roles:
+            deliveries = build_deliveries(
+                settings,
+                pools.deliveries,
+                leases,
+                wakeups,
+                sealer,
+                erased,
+                _brands_servers(stack, allow_loopback=allow_loopback),
+                platform,
+            )
         yield Daemon(
             settings=settings,
             process=this_process(settings.roles),
@@ -276,60 +285,10 @@ async def open_daemon(
                 replica=replica,
                 allow_loopback=allow_loopback,
             ),
-            fleet=fleet,
-            wallet_rights=_wallet_rights(settings, fleet, nodes),
-            heads=heads,
-            follower=(
-                build_follower(
-                    settings,
-                    pools.indexer,
-                    leases,
-                    Node(nodes.client("indexer")),
-                    chain,
-                    wakeups,
-                    heads,
-                )
-                if "indexer" in settings.roles
-                else None
-            ),
-            rebuilder=(
-                build_rebuilder(
-                    settings,
-                    pools.indexer,
-                    leases,
-                    Node(nodes.client("indexer")),
-                    chain,
-                    wakeups,
-                    partial(open_fresh_pool, url, must_be_durable=must_be_durable),
-                )
-                if "indexer" in settings.roles
-                else None
-            ),
-            sender=_sender(settings, pools.deliveries, wakeups, sealer, stack, allow_loopback),
-            cleanup=(
-                Cleanup(pools.deliveries, erased, settings.retention.policy())
-                if "deliveries" in settings.roles
-                else None
-            ),
-            chat_recheck=_chat_recheck(settings, pools.deliveries, leases, platform),
-            redemption_recheck=(
-                RedemptionRecheck(pools.deliveries, wakeups)
-                if "deliveries" in settings.roles
-                else None
-            ),
+            operator=operator,
+            indexer=indexer,
+            deliveries=deliveries,
         )
-
-
-def _wallet_rights(
-    settings: Settings, fleet: LaneFleet | None, nodes: NodePool
-) -> WalletRightsWatch | None:
-    if fleet is None:
-        return None
-
-    def held() -> list[tuple[Address, str]]:
-        return [(lane.wallet, lane.kind) for lane in fleet.lanes if lane.is_serving]
-
-    return WalletRightsWatch(Node(nodes.client("operator")), settings.contracts.by_contract(), held)
 
 
 async def _warn_of_few_connections(pool: Pool, settings: Settings) -> None:
@@ -347,7 +306,7 @@ async def _warn_of_few_connections(pool: Pool, settings: Settings) -> None:
         )
 
 
-def _account_lookups(settings: Settings) -> AccountLookups:
+def _account_lookups(settings: Settings, stack: AsyncExitStack) -> AccountLookups:
     unchecked = settings.accounts.unchecked_providers()
     if unchecked and "http" in settings.roles:
         log.warning(
@@ -355,7 +314,9 @@ def _account_lookups(settings: Settings) -> AccountLookups:
             providers=unchecked,
             reason="these providers are not configured: only the format of account ids is checked",
         )
-    return AccountLookups(settings.accounts.policy())
+    lookups = AccountLookups(settings.accounts.policy())
+    stack.push_async_callback(lookups.close)
+    return lookups
 
 
 async def _chat_platform(settings: Settings, stack: AsyncExitStack) -> ChatPlatform | None:
@@ -368,14 +329,6 @@ async def _chat_platform(settings: Settings, stack: AsyncExitStack) -> ChatPlatf
         access = discord.access()
         policy = replace(policy, base_url=access.base_url, token=access.token)
     return await stack.enter_async_context(ChatPlatform(policy))
-
-
-def _chat_recheck(
-    settings: Settings, pool: Pool, leases: Leases, platform: ChatPlatform | None
-) -> ChatRecheckLoop | None:
-    if platform is None or "deliveries" not in settings.roles:
-        return None
-    return ChatRecheckLoop(pool, leases, platform)
 
 
 def _txt_records(settings: Settings) -> TxtResolver:
@@ -397,19 +350,10 @@ async def _payment_provider(
     return await stack.enter_async_context(PaymentProviderAccess(policy))
 
 
-def _sender(
-    settings: Settings,
-    pool: Pool,
-    wakeups: WakeupHub,
-    sealer: Sealer,
-    stack: AsyncExitStack,
-    allow_loopback: bool,
-) -> Sender | None:
-    if "deliveries" not in settings.roles:
-        return None
-    http = BrandWebhooks(brand_webhooks.guard_policy(allow_loopback=allow_loopback))
-    stack.push_async_callback(http.close)
-    return Sender(pool, wakeups, sealer, http)
+def _brands_servers(stack: AsyncExitStack, *, allow_loopback: bool) -> BrandWebhooks:
+    servers = BrandWebhooks(brand_webhooks.guard_policy(allow_loopback=allow_loopback))
+    stack.push_async_callback(servers.close)
+    return servers
 
 
 def _limits(settings: Settings) -> RateLimits:

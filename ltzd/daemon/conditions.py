@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from ltzd.chain.pool import health
 from ltzd.daemon.assembly import IDENTITY, Daemon
-from ltzd.daemon.follower import DEV_CHAIN_IDS
+from ltzd.daemon.indexer import DEV_CHAIN_IDS
 from ltzd.operator.policy import WATCHED
 from ltzd.rules.conditions.clocks import judge_clock
 from ltzd.rules.conditions.facts import LaneState, ProcessReport
@@ -40,15 +40,16 @@ def own_report(daemon: Daemon) -> ProcessReport:
 
 def lane_states(daemon: Daemon) -> list[LaneState]:
     """A retired wallet that another process watches concerns this process no more."""
-    if daemon.fleet is None or daemon.wallet_rights is None:
+    if daemon.operator is None:
         return []
-    failures = daemon.fleet.failures
+    fleet, wallet_rights = daemon.operator.fleet, daemon.operator.wallet_rights
+    failures = fleet.failures
     floors = daemon.settings.operator.balance_floors()
     states = []
-    for lane in daemon.fleet.lanes:
+    for lane in fleet.lanes:
         if not lane.is_serving and lane.kind == WATCHED:
             continue
-        rights = daemon.wallet_rights.of(lane.wallet)
+        rights = wallet_rights.of(lane.wallet)
         states.append(
             LaneState(
                 lane.wallet,
@@ -95,9 +96,9 @@ def _wallets(daemon: Daemon) -> Iterable[Condition]:
 
     A wallet of its settings makes it unready.
     """
-    if daemon.fleet is None:
+    if daemon.operator is None:
         return
-    for wallet in daemon.fleet.unserved:
+    for wallet in daemon.operator.fleet.unserved:
         yield Condition(
             ConditionKind.WALLET_UNSERVED,
             wallet.sentence,
@@ -107,7 +108,7 @@ def _wallets(daemon: Daemon) -> Iterable[Condition]:
 
 
 def _totals(daemon: Daemon) -> Iterable[Condition]:
-    totals = () if daemon.follower is None else daemon.follower.differing_totals
+    totals = () if daemon.indexer is None else daemon.indexer.follower.differing_totals
     if totals:
         yield Condition(
             ConditionKind.INDEX_TOTALS_DIFFER,

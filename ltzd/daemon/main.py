@@ -33,10 +33,8 @@ from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
 from ltzd.http.sanic_app import App
 from ltzd.http.server import require_free, serve
 from ltzd.http.tls import ServerCertificate
-from ltzd.indexer.follower import Follower
 from ltzd.operator.fleet.fleet import SettingsWallet
 from ltzd.rules.relayer import gas_budgets
-from ltzd.store.background_migrations import BackgroundMigrations
 from ltzd.store.database import session
 from ltzd.store.relayer import gas_budgets as gas_spending
 from ltzd.store.wakeups import BRANDS
@@ -209,9 +207,9 @@ async def _wait_until_working(daemon: Daemon) -> None:
     """
     deadline = loop_time() + _READY_TIMEOUT_SECONDS
     while loop_time() < deadline:
-        follower = daemon.follower
-        if (daemon.fleet is None or daemon.fleet.is_settled) and (
-            follower is None or follower.is_serving
+        operator, indexer = daemon.operator, daemon.indexer
+        if (operator is None or operator.fleet.is_settled) and (
+            indexer is None or indexer.follower.is_serving
         ):
             return
         await asyncio.sleep(0.02)
@@ -256,26 +254,10 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
         loops += [daemon.limits.watch(), daemon.services.run()]
     if daemon.pools.replica is not None:
         loops.append(daemon.replica.run(daemon.pools.replica))
-    if daemon.fleet is not None:
-        loops.append(daemon.fleet.run())
-    if daemon.wallet_rights is not None:
-        loops.append(daemon.wallet_rights.run())
-    if daemon.follower is not None:
-        loops += [daemon.follower.run(), daemon.heads.run()]
-        loops.append(_migrations(daemon.settings, daemon.follower).run())
-    optional = (
-        daemon.rebuilder,
-        daemon.sender,
-        daemon.cleanup,
-        daemon.chat_recheck,
-        daemon.redemption_recheck,
-    )
-    return loops + [component.run() for component in optional if component is not None]
-
-
-def _migrations(settings: Settings, follower: Follower) -> BackgroundMigrations:
-    url = settings.database_url.get_secret_value()
-    return BackgroundMigrations(url, lambda: follower.is_serving)
+    for role in (daemon.operator, daemon.indexer, daemon.deliveries):
+        if role is not None:
+            loops += role.loops()
+    return loops
 
 
 def _servers(

@@ -17,11 +17,10 @@ from ltzd.chain.signing import Signer
 from ltzd.concurrency.clock import loop_time
 from ltzd.errors import Misconfigured, NodeUnavailable
 from ltzd.rules.operator.fees import FeePolicy
-from ltzd.values import Address, Hash32, address_of, hash_of, hex_of
+from ltzd.values import ETHER, Address, Hash32, address_of, hash_of, hex_of
 
-_ETHER = 10**18
-_TRANSFER_WEI = 200 * _ETHER
-_LOW_BALANCE_WEI = 50 * _ETHER
+_TRANSFER_WEI = 200 * ETHER
+_LOW_BALANCE_WEI = 50 * ETHER
 _RECEIPT_SECONDS = 60.0
 _POLL_SECONDS = 0.02
 MINT_LIMIT = MintLimit(1_000_000_000_000 * 10**18, 86_400)
@@ -51,7 +50,7 @@ async def fund(rpc: Rpc, node: Node, wallets: list[Address]) -> None:
     transfers = []
     for wallet in low:
         source = max(available, key=available.__getitem__)
-        if available[source] < _TRANSFER_WEI + _ETHER:
+        if available[source] < _TRANSFER_WEI + ETHER:
             raise Misconfigured(
                 f"The unlocked accounts of the node at {rpc.url} are used up; restart it with "
                 "a fresh chain."

@@ -7,9 +7,7 @@ writes the new branch, so that no reader sees a height or balance in between.
 
 import asyncio
 import math
-from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import NoReturn
 
@@ -28,38 +26,33 @@ from ltzd.indexer.backfill.progress import BackfillProgress
 from ltzd.indexer.backfill.ranges import BackfillRanges
 from ltzd.indexer.backfill.reader import RangeReader
 from ltzd.indexer.branches import Branches, Undo
-from ltzd.indexer.contracts import FactBatch, IndexedContract
+from ltzd.indexer.commits import BlockCommits
+from ltzd.indexer.contracts import IndexedContract
 from ltzd.indexer.finality import FinalityTracker
 from ltzd.indexer.head_poll import HeadPoll, poll_head
-from ltzd.indexer.heads import HeadAnnouncements, NoAnnouncements
+from ltzd.indexer.heads import HeadAnnouncements
 from ltzd.indexer.inconsistent_answers import InconsistentAnswers
 from ltzd.indexer.log_checks import LOGS, LogChecks
 from ltzd.indexer.log_witnesses import LogWitnesses
 from ltzd.indexer.new_branch import BranchReader
+from ltzd.indexer.next_poll import NextPoll
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.indexer.reading import BlockRange, BlockReader
 from ltzd.indexer.repair import IndexRepair
 from ltzd.indexer.self_repair import SelfRepair
-from ltzd.indexer.slices import slices
 from ltzd.indexer.stopping import IndexStop, reason_of
-from ltzd.rules.indexer.block_times import BlockTimes, poll_seconds
-from ltzd.rules.indexer.contract_facts import TokenTransferred
-from ltzd.rules.indexer.mint_facts import RewardMinted
 from ltzd.rules.indexer.reorgs import CursorVerdict
-from ltzd.store import wakeups
-from ltzd.store.database import Connection, Pool, session, transaction
-from ltzd.store.indexer import chains, undo
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import ChainIdentity, Cursor
 from ltzd.store.indexer.impossible import refused_as_impossible
 from ltzd.store.indexer.rebuild import orders
 from ltzd.store.operator.leases import Leases, indexer_lease
-from ltzd.store.wakeups import BLOCKS, WakeupHub
-from ltzd.values import Address, Hash32
+from ltzd.store.wakeups import WakeupHub
+from ltzd.values import Hash32
 
 log = structlog.get_logger()
 
-_FACTS_PER_INSERT = 500
-"""The most facts of one `insert`, for which other tasks of this process wait."""
 _SAME_FAILURE_SECONDS = 60.0
 """A node that fails again within this time is not named in the log again."""
 _LONGEST_PAUSE_SECONDS = 2.0
@@ -89,9 +82,11 @@ class Follower:
         self._node = node
         self._chain = chain
         self._contracts = contracts
-        self._wakeups = wakeups
         self._policy = policy
-        self._heads: HeadAnnouncements = NoAnnouncements()
+        self._next_poll = NextPoll(policy)
+        self._commits = BlockCommits(
+            pool, chain.chain_id, contracts, wakeups, is_rebuild=policy.is_rebuild
+        )
         self._branches = Branches(pool, chain.genesis_hash, policy, clock)
         self._finality = FinalityTracker(pool, policy, clock)
         checks = LogChecks(policy.second_check_seconds, clock)
@@ -101,7 +96,6 @@ class Follower:
         ranges = RangeReader(contracts, checks, witnesses)
         self._backfill = BackfillRanges(ranges, policy.backfill, policy.range_blocks, clock)
         self._progress = BackfillProgress(clock)
-        self._block_times = BlockTimes()
         self._stop = IndexStop(pool, chain.chain_id, wakeups)
         repair = IndexRepair(pool, chain.chain_id, contracts, policy)
         self._self_repair = SelfRepair(pool, chain.chain_id, repair, policy, clock)
@@ -114,12 +108,6 @@ class Follower:
         self._epoch = 0
         self._cursor: Cursor | None = None
         """As this term last wrote it; None if it must be read. Every write compares it."""
-        self._announced = 0
-        self._is_fruitless = False
-        """Whether the last announcement has led to no block yet."""
-        self._retry_seconds = policy.retry_seconds
-        self._expected = 0
-        """A height that the next poll reads up to: announced, or seen in the last poll."""
         self._head_number = 0
         self._head_seen_at: float | None = None
         """When the head of `_head_number` was first seen, on the clock."""
@@ -138,7 +126,7 @@ class Follower:
 
     def listen_to(self, heads: HeadAnnouncements) -> None:
         """Let announced heads end the pause between two steps from now on."""
-        self._heads = heads
+        self._next_poll.heads = heads
 
     async def run(self) -> None:
         """Follow the chain whenever the lease is free, until cancelled.
@@ -217,7 +205,7 @@ class Follower:
                     self._outage.over(epoch=self._epoch)
                     self._pause_without_node = self._policy.term_pause_seconds
                     if not has_more:
-                        await self._pause()
+                        await self._next_poll.wait(self._cursor)
             except Broken as error:
                 await self._give_up(error)
 
@@ -233,27 +221,6 @@ class Follower:
             error = contradiction  # Facts that are indexed contradict each other.
         cursor = await self._read_cursor()
         await self._stop.stop(self._epoch, f"After block {cursor.number}: {reason_of(error)}")
-
-    async def _pause(self) -> None:
-        """Wait until a node announces a head, or the next poll is due.
-
-        An announced head that the node in use lacks is polled for soon, with growing pauses.
-        While announcements lead to no block, a node that repeats them causes no more polls than
-        polling does.
-        """
-        policy = self._policy
-        if self._is_fruitless:
-            await asyncio.sleep(self._retry_seconds)
-            may_retry = self._retry_seconds < policy.poll_seconds
-            self._retry_seconds = min(2 * self._retry_seconds, policy.poll_seconds)
-            if may_retry and self._cursor is not None and self._announced > self._cursor.number:
-                self._expected = self._announced
-                return
-        block_time = self._block_times.seconds()
-        seconds = poll_seconds(block_time, policy.poll_seconds, policy.slowest_poll_seconds)
-        announced = await self._heads.wait(seconds)
-        self._is_fruitless = announced is not None
-        self._announced = self._expected = announced or 0
 
     async def begin_term(self) -> None:
         """Begin a term by raising the epoch, which fences off the holders of earlier terms.
@@ -339,15 +306,13 @@ class Follower:
             return await chains.cursor(connection, self._chain.chain_id)
 
     async def _poll(self, node: Node, cursor: Cursor) -> HeadPoll:
-        is_near = self._expected <= cursor.number + self._policy.head_blocks
-        expected, self._expected = self._expected if is_near else 0, 0
+        expected = self._next_poll.take_expected(cursor)
         poll = await poll_head(node, cursor, self._contracts, expected)
         final = self._finality.checked(node, poll.final, poll.head.number)
         now = self._clock()
-        self._block_times = self._block_times.with_head(poll.head.number, poll.head.timestamp, now)
+        self._next_poll.observe(poll.head, now)
         if poll.head.number > self._head_number or self._head_seen_at is None:
             self._head_number, self._head_seen_at = poll.head.number, now
-        self._heads.observe(poll.head)
         self._measure(cursor, poll.head)
         return replace(poll, final=final)
 
@@ -374,7 +339,7 @@ class Follower:
                 return False
             self._inconsistencies.over()
             self._has_doubted = False
-            self._is_fruitless, self._retry_seconds = False, self._policy.retry_seconds
+            self._next_poll.end_retries()
             cursor = await self._commit(cursor, block_range, poll.head.number)
             if is_far:
                 events = sum(block_range.fact_counts().values())
@@ -384,7 +349,7 @@ class Follower:
             if not is_far or self._clock() >= until:
                 break
         await self._finalize(node, cursor, poll.final)
-        self._expected = poll.head.number
+        self._next_poll.expect(poll.head.number)
         return cursor.number < poll.head.number
 
     def _settled(self, poll: HeadPoll) -> int:
@@ -422,7 +387,8 @@ class Follower:
             return False
         fork, head_number = ruling.fork, branch.head_number
         if branch.blocks is None:
-            await self._undo_alone(cursor, fork, head_number)
+            self._cursor = await self._commits.undo(self._epoch, cursor, fork, head_number)
+            self._end_reorg(cursor, fork, head_number)
             return True
         try:
             with refused_as_impossible():
@@ -430,18 +396,11 @@ class Follower:
         except ImpossibleFact:
             # The cause may lie below the fork. The nodes that the search asks show the fork and
             # not the old branch.
-            await self._undo_alone(cursor, fork, head_number)
+            self._cursor = await self._commits.undo(self._epoch, cursor, fork, head_number)
+            self._end_reorg(cursor, fork, head_number)
             raise
         self._end_reorg(cursor, fork, head_number)
         return True
-
-    async def _undo_alone(self, cursor: Cursor, fork: tuple[int, Hash32], head_number: int) -> None:
-        """Undo the old branch in a database transaction of its own."""
-        async with transaction(self._pool) as connection:
-            self._cursor = await self._undo(connection, cursor, fork, head_number)
-            await wakeups.notify(connection, BLOCKS)
-        self._wakeups.notify(BLOCKS)
-        self._end_reorg(cursor, fork, head_number)
 
     def _end_reorg(self, cursor: Cursor, fork: tuple[int, Hash32], head_number: int) -> None:
         """`cursor` is that of the old branch."""
@@ -451,7 +410,7 @@ class Follower:
         telemetry.REORGS.inc()
         telemetry.REORG_DEPTH.observe(depth)
         log.warning("indexer.reorg", fork=fork[0], depth=depth, head=head_number)
-        self._expected = head_number
+        self._next_poll.expect(head_number)
 
     async def _commit(
         self,
@@ -460,50 +419,12 @@ class Follower:
         head_number: int,
         fork: tuple[int, Hash32] | None = None,
     ) -> Cursor:
-        """Return the new cursor. With `fork` the blocks above it are undone first."""
-        counts = block_range.fact_counts()
-        unmatched_mints = 0
-        with (
-            telemetry.timed(telemetry.COMMIT_SECONDS),
-            telemetry.timed(telemetry.COMMIT_TO_INVALIDATED_SECONDS)
-            if counts[TokenTransferred.kind]
-            else nullcontext(),
-        ):
-            async with transaction(self._pool) as connection:
-                if fork is not None:
-                    cursor = await self._undo(connection, cursor, fork, head_number)
-                await chains.move_cursor(
-                    connection,
-                    self._chain.chain_id,
-                    self._epoch,
-                    cursor.hash,
-                    block_range.last,
-                    head_number,
-                )
-                await chains.insert_blocks(connection, block_range.blocks)
-                for contract, batches in _by_contract(block_range.batches):
-                    assert contract.bulk is not None
-                    await contract.bulk.insert(connection, batches)
-                for contract, facts in block_range.facts:
-                    for batch in slices(facts, _FACTS_PER_INSERT):
-                        unmatched_mints += await contract.insert(connection, batch) or 0
-                await wakeups.notify(connection, BLOCKS)
-        self._wakeups.notify(BLOCKS)
-        telemetry.BLOCKS.inc(block_range.last[0] - cursor.number)
-        self._report_facts(block_range.last[0], counts, unmatched_mints)
-        self._cursor = Cursor(*block_range.last, cursor.final_number)
-        return self._cursor
-
-    def _report_facts(self, last_number: int, counts: Counter[str], unmatched_mints: int) -> None:
-        """Set the metrics of a commit of blocks up to `last_number`; log mints without a reward."""
-        if self._head_seen_at is not None and last_number >= self._head_number:
+        self._cursor = await self._commits.write(
+            self._epoch, cursor, block_range, head_number, fork
+        )
+        if self._head_seen_at is not None and self._cursor.number >= self._head_number:
             telemetry.HEAD_TO_COMMIT_SECONDS.observe(self._clock() - self._head_seen_at)
-        for kind, count in counts.items():
-            telemetry.FACTS.labels(kind).inc(count)
-        telemetry.REWARDS_MINTED.inc(counts[RewardMinted.kind] - unmatched_mints)
-        if unmatched_mints and not self._policy.is_rebuild:
-            telemetry.FOREIGN_MINTS.inc(unmatched_mints)
-            log.error("mints.foreign", blocks_to=last_number, count=unmatched_mints)
+        return self._cursor
 
     async def _finalize(self, node: Node, cursor: Cursor, claim: int | None) -> None:
         final = await self._finality.new_height(node, claim, cursor)
@@ -513,20 +434,6 @@ class Follower:
             await chains.raise_finality(connection, self._chain.chain_id, self._epoch, final)
         self._cursor = replace(cursor, final_number=min(final, cursor.number))
 
-    async def _undo(
-        self, connection: Connection, cursor: Cursor, fork: tuple[int, Hash32], head_number: int
-    ) -> Cursor:
-        """Goes back to the fork in the caller's database transaction; returns the cursor there."""
-        # First the cursor's lock: its row is the lock of everything that is derived from facts. It
-        # moves last, because it lowers the final height, which the undo still compares.
-        await chains.lock_cursor(connection, self._chain.chain_id, self._epoch)
-        undos = [contract.undo for contract in self._contracts]
-        await undo.undo_above(connection, fork[0], undos)
-        await chains.move_cursor(
-            connection, self._chain.chain_id, self._epoch, cursor.hash, fork, head_number
-        )
-        return Cursor(*fork, min(cursor.final_number, fork[0]))
-
     def _measure(self, cursor: Cursor, head: Header) -> None:
         if self._policy.is_rebuild:
             return
@@ -534,12 +441,3 @@ class Follower:
         telemetry.SYNC_BLOCK.set(cursor.number)
         telemetry.FINAL_BLOCK.set(cursor.final_number)
         telemetry.HEAD_LAG_BLOCKS.set(max(0, head.number - cursor.number))
-
-
-def _by_contract(
-    batches: Sequence[tuple[IndexedContract, FactBatch]],
-) -> list[tuple[IndexedContract, list[FactBatch]]]:
-    grouped: dict[Address, tuple[IndexedContract, list[FactBatch]]] = {}
-    for contract, batch in batches:
-        grouped.setdefault(contract.address, (contract, []))[1].append(batch)
-    return list(grouped.values())

@@ -31,7 +31,7 @@ from ltzd.indexer.block_times import BLOCK_TIME
 from ltzd.indexer.branches import BRANCH
 from ltzd.indexer.contracts import NodeLog
 from ltzd.indexer.log_checks import LOGS
-from ltzd.indexer.slices import slices
+from ltzd.indexer.slices import LOGS_PER_SLICE, slices
 from ltzd.rules.indexer.disputes import SECOND_CHECK_SECONDS
 from ltzd.values import Address, Hash32, address_of, hash_of
 
@@ -42,8 +42,6 @@ _ATTEMPTS = 5
 """Attempts in one step: a block usually reaches the other nodes within tenths of a second."""
 _SAME_DISPUTE_SECONDS = 60.0
 """A dispute that comes again within this time is still the same."""
-_LOGS_PER_SLICE = 200
-"""Logs that are compared before other tasks of this process run."""
 
 LogKey = tuple[int, Hash32, int, bytes, tuple[bytes, ...], str, Hash32]
 """A log's height, block, index, contract, topics, data and transaction."""
@@ -363,7 +361,7 @@ def _fits(entry: NodeLog, header: Header | None) -> bool:
 async def _by_key(logs: Iterable[NodeLog]) -> dict[LogKey, NodeLog]:
     """Raises NodeUnavailable for a malformed log."""
     by_key: dict[LogKey, NodeLog] = {}
-    for entries in slices(logs, _LOGS_PER_SLICE):
+    for entries in slices(logs, LOGS_PER_SLICE):
         try:
             by_key.update({_key(entry): entry for entry in entries if not entry.get("removed")})
         except (KeyError, TypeError, ValueError, AttributeError) as error:

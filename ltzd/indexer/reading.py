@@ -26,7 +26,7 @@ from ltzd.indexer.block_times import check_block_times
 from ltzd.indexer.contracts import Fact, FactBatch, IndexedContract, NodeLog
 from ltzd.indexer.log_checks import LogChecks
 from ltzd.indexer.log_witnesses import ConfirmedLogs, LogQuestion, LogWitnesses
-from ltzd.indexer.slices import slices
+from ltzd.indexer.slices import LOGS_PER_SLICE, slices
 from ltzd.store.indexer.chains import BlockRow
 from ltzd.values import Address, Hash32, address_of, hash_of
 
@@ -38,8 +38,6 @@ _MOST_PARTS = 32
 """The most requests to a second node about one range."""
 _HEADERS_PER_BATCH = 200
 """Headers that are read, and decoded, before other tasks of this process run."""
-_LOGS_PER_SLICE = 200
-"""Logs that are decoded before other tasks of this process run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +369,7 @@ def _group_by_contract(
 async def decode_all(contract: IndexedContract, logs: Iterable[NodeLog]) -> list[Fact]:
     """Return each fact once, in the order of the chain: a node may return a log twice."""
     facts: dict[tuple[int, Hash32, int], Fact] = {}
-    for entries in slices(logs, _LOGS_PER_SLICE):
+    for entries in slices(logs, LOGS_PER_SLICE):
         facts.update((fact.position.order, fact) for fact in _decoded(contract, entries))
         await asyncio.sleep(0)
     return [fact for _, fact in sorted(facts.items(), key=itemgetter(0))]

@@ -149,10 +149,9 @@ class Rebuilder:
 
     def _is_postponed(self, rebuild: Rebuild) -> bool:
         postponed = self._postponed
-        if postponed is None or not postponed.is_of(rebuild):
-            self._postponed = None
-            return False
-        return loop_time() < postponed.retry_at
+        return (
+            postponed is not None and postponed.is_of(rebuild) and loop_time() < postponed.retry_at
+        )
 
     def _postpone(self, rebuild: Rebuild) -> None:
         """Let the pause grow while the rebuild fails in the same state."""
@@ -182,6 +181,7 @@ class Rebuilder:
         while rebuild is not None and self._may_serve(rebuild):
             try:
                 await self._continue(rebuild)
+                self._postponed = None
             except Broken as error:
                 self._postpone(rebuild)
                 await self._note(rebuild, error.message)

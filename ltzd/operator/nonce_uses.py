@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import structlog
 
 from ltzd.chain.node.node import Node
+from ltzd.chain.node.second_opinions import OPINIONS
 from ltzd.chain.node.view import ChainView
 from ltzd.chain.node.wallet_transactions import uses_of_nonce
 from ltzd.errors import NodeUnavailable
@@ -33,7 +34,6 @@ _BLOCKS_A_ROUND = 16
 _BLOCKS_AT_MOST = 20_000
 """The search is given up after this many blocks, and a person must look into it."""
 _PROBES_A_ROUND = 24
-_OPINIONS = 2
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class NonceUses:
             return False
         opinions = [
             await self._opinion(other, oldest, use)
-            for other in node.others(use.block_number)[:_OPINIONS]
+            for other in node.others(use.block_number)[:OPINIONS]
         ]
         is_taken = is_nonce_taken(use, final_number, opinions, is_alone=node.is_alone)
         if UseOpinion.DENIES in opinions and not is_taken:

@@ -10,7 +10,7 @@ from enum import Enum
 
 from ltzd.chain.node.answers.typed import Header, Receipt
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.second_opinions import answered_in_time
+from ltzd.chain.node.second_opinions import OPINIONS, answered_in_time
 from ltzd.chain.node.view import ChainView
 from ltzd.concurrency.clock import Clock
 from ltzd.errors import NodeUnavailable
@@ -29,8 +29,6 @@ RECEIPT_OF_FOREIGN_BLOCK = "receipt_of_foreign_block"
 """A node shows a receipt in a block that is not its canonical one at that height."""
 RECEIPT_DENIED = "receipt_denied"
 """Two other nodes deny a receipt that a node shows."""
-_OPINIONS = 2
-"""The most other nodes that are asked."""
 
 
 class Absence(Enum):
@@ -128,7 +126,7 @@ class ReceiptReader:
                 believed.append(receipt)
                 continue
             self._unconfirmed[receipt.transaction_hash] = since
-            if sum(opinion in _CONTRARY for opinion in given) >= _OPINIONS:
+            if sum(opinion in _CONTRARY for opinion in given) >= OPINIONS:
                 view.node.report_contradiction(RECEIPT_DENIED)
         return believed
 
@@ -139,7 +137,7 @@ class ReceiptReader:
         opinions: list[list[ReceiptOpinion]] = [[] for _ in receipts]
         if not receipts:
             return opinions
-        for other in node.others()[:_OPINIONS]:
+        for other in node.others()[:OPINIONS]:
             open_ = [
                 position
                 for position, given in enumerate(opinions)
@@ -207,7 +205,7 @@ class ReceiptReader:
             if testimony is BlockTestimony.GONE
             or (testimony is BlockTestimony.BEHIND and _is_undone(tx, undone_above))
         ]
-        others = view.node.others()[:_OPINIONS] if suspects else []
+        others = view.node.others()[:OPINIONS] if suspects else []
         opinions = await asyncio.gather(
             *(_testimonies_or_behind(other, [tx for tx, _ in suspects]) for other in others)
         )

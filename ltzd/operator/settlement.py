@@ -26,8 +26,9 @@ from ltzd.rules.operator.transactions import (
 )
 from ltzd.store.database import Connection, session
 from ltzd.store.indexer.chains import Cursor
-from ltzd.store.operator import rewards, transactions
-from ltzd.store.operator.transactions import MinedTransaction, OpenTransaction
+from ltzd.store.operator import rewards, settlement
+from ltzd.store.operator.settlement import MinedTransaction
+from ltzd.store.operator.transactions import OpenTransaction
 
 log = structlog.get_logger()
 
@@ -81,7 +82,7 @@ class Settlement:
     ) -> tuple[Sequence[MinedTransaction], bool]:
         """Return the batch, and whether a reorg has made bytes of it due again."""
         async with session(self._context.pool) as connection:
-            mined = await transactions.mined_to_settle(
+            mined = await settlement.mined_to_settle(
                 connection, self._context.lane, _CHECKED_AT_ONCE
             )
             doubtful = [each.transaction.id for each in mined if each.unminted]
@@ -119,7 +120,7 @@ class Settlement:
         """Whether mined transactions may be left; asks the database only if the lane seems idle."""
         if due or self._in_flight.count():
             return True
-        return await transactions.has_mined(connection, self._context.lane)
+        return await settlement.has_mined(connection, self._context.lane)
 
     async def _compare(
         self, mined: MinedTransaction, receipt: Receipt, skipped: Mapping[int, int]

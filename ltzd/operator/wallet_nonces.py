@@ -7,7 +7,8 @@ from typing import TypeVar
 
 import structlog
 
-from ltzd.chain.node.node import BlockRef, Node
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.typed_calls.requests import BlockRef
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.policy import Stopped

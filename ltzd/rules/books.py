@@ -9,9 +9,8 @@ from decimal import Decimal
 from typing import Self
 
 from ltzd.rules.amounts import ltz_of
+from ltzd.rules.operator.wallet_history import REFERENCES_A_WORD
 from ltzd.values import LTZ, Address, Hash32
-
-REFERENCES_A_WORD = 256
 
 
 @dataclass(frozen=True, slots=True)

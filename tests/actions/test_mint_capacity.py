@@ -67,11 +67,11 @@ async def test_a_low_mint_limit_refuses_once_another_node_confirms_it(pool: Pool
         assert await capacity.whole_ltz_for(TRUE + 1) is None
         second.is_down = False
 
-        async def is_refused() -> bool:
+        async def refused_a_second_later() -> bool:
             clock.now += 1
             return await capacity.exceeded_by(TRUE + 1) == TRUE
 
-        await until(is_refused)
+        await until(refused_a_second_later)
         assert nodes.contradictions() == [set(), set()]
 
 

@@ -8,8 +8,8 @@ from eth_account import Account
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ltzd.chain.remote_signing import ORDER, RemoteSigner, complete_signature
-from ltzd.chain.signing import Signer, address_of_public_key
+from ltzd.chain.remote_signing import RemoteSigner, complete_signature
+from ltzd.chain.signing import CURVE_ORDER, Signer, address_of_public_key
 from ltzd.errors import SignerUnavailable
 from ltzd.values import Address, keccak
 from tests.support.chain.signers import a_transaction
@@ -17,9 +17,11 @@ from tests.support.chain.signers import a_transaction
 LOCAL = Signer(b"\x01" * 32)
 KEY = coincurve.PrivateKey(b"\x01" * 32)
 
-secrets = st.integers(1, ORDER - 1).map(lambda number: number.to_bytes(32, "big"))
+secrets = st.integers(1, CURVE_ORDER - 1).map(lambda number: number.to_bytes(32, "big"))
 digests = st.binary(min_size=32, max_size=32)
-numbers = st.one_of(st.sampled_from([0, 1, ORDER - 1, ORDER, 2**256]), st.integers(0, 2**256))
+numbers = st.one_of(
+    st.sampled_from([0, 1, CURVE_ORDER - 1, CURVE_ORDER, 2**256]), st.integers(0, 2**256)
+)
 
 
 def signed(key: coincurve.PrivateKey, digest: bytes) -> tuple[int, int, int]:
@@ -61,8 +63,8 @@ def test_both_forms_of_s_are_the_one_that_nodes_take(
 ) -> None:
     y_parity, r, s = signed(coincurve.PrivateKey(secret), digest)
     address = Address(bytes.fromhex(Account.from_key(secret).address[2:]))
-    assert s <= ORDER // 2
-    given_s = ORDER - s if has_high_s else s
+    assert s <= CURVE_ORDER // 2
+    given_s = CURVE_ORDER - s if has_high_s else s
     assert complete_signature(digest, r, given_s, address) == (y_parity, r, s)
 
 

@@ -55,15 +55,6 @@ async def cli(world: World, data_dir: Path) -> AsyncIterator[Cli]:
         yield Cli(data_dir)
 
 
-async def lose_the_last_commits(world: World) -> None:
-    async with session(world.observer) as connection, connection.transaction():
-        await connection.execute("UPDATE rewards SET transaction_id = NULL, seq = NULL")
-        await connection.execute("DELETE FROM attempts")
-        await connection.execute("DELETE FROM transactions")
-        await connection.execute("UPDATE lanes SET next_nonce = 0, next_seq = NULL, end_seq = NULL")
-        await connection.execute("UPDATE reference_counters SET next_seq = 0")
-
-
 async def rows(world: World) -> str:
     """Everything that `ltzd restore` could change."""
     text: str = await value(
@@ -98,7 +89,7 @@ async def test_a_check_tells_what_was_lost_and_changes_nothing(world: World, cli
         await world.settled("published")
     world.node.mine()
     await world.minted()
-    await lose_the_last_commits(world)
+    await world.lose_the_last_commits()
     await value(world.observer, "DELETE FROM rewards WHERE ltz = -1 RETURNING 1")
     before = await rows(world)
     done = await cli("restore", "check")
@@ -134,7 +125,7 @@ async def test_a_copy_undoes_what_people_have_decided_since(world: World, cli: C
     async with world.serving():
         await world.settled("published")
     whole = await cli("restore", "check")
-    await lose_the_last_commits(world)
+    await world.lose_the_last_commits()
     world.node.mine(takes_pool=True)
     older = await cli("restore", "check")
     assert (whole.code, UNDONE in whole.out) == (0, False)
@@ -145,7 +136,7 @@ async def test_apply_lets_a_restored_database_continue_and_says_so(world: World,
     await world.queue(3)
     async with world.serving():
         await world.settled("published")
-    await lose_the_last_commits(world)
+    await world.lose_the_last_commits()
     world.node.mine(takes_pool=True)
     async with world.lane() as lane:
         await stop_of(lane)
@@ -169,7 +160,7 @@ async def test_apply_tells_its_changes_though_the_nodes_answer_no_more(
     await world.queue(1)
     async with world.serving():
         await world.settled("published")
-    await lose_the_last_commits(world)
+    await world.lose_the_last_commits()
     world.node.mine(takes_pool=True)
     apply = restoring.apply
 
@@ -224,7 +215,7 @@ async def test_a_retired_wallet_is_not_compared(world: World, cli: Cli) -> None:
     await world.queue(3)
     async with world.serving():
         await world.settled("published")
-    await lose_the_last_commits(world)
+    await world.lose_the_last_commits()
     world.node.mine(takes_pool=True)
     await a_thief_leaves_a_gap(world, "retired")
     done = await cli("restore", "check")
@@ -241,7 +232,7 @@ async def test_a_gap_holds_back_its_own_lane_only(world: World, cli: Cli) -> Non
     await world.queue(3)
     async with world.serving():
         await world.settled("published")
-    await lose_the_last_commits(world)
+    await world.lose_the_last_commits()
     world.node.mine(takes_pool=True)
     await a_thief_leaves_a_gap(world, "active")
     stolen = checksummed(STOLEN.address)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ltzd.chain.signing import Signer
-from ltzd.daemon.fleet import open_wallets
+from ltzd.daemon.operator import open_wallets
 from ltzd.daemon.settings.settings import OperatorSettings
 from ltzd.errors import Misconfigured
 from ltzd.operator.fleet.fleet import SettingsWallet

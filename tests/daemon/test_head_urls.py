@@ -2,7 +2,7 @@
 
 import pytest
 
-from ltzd.daemon.follower import head_urls
+from ltzd.daemon.indexer import head_urls
 
 URLS = ("https://first.example/key", "wss://second.example/key", "ws://10.0.0.7:8546")
 SOCKETS = ["wss://second.example/key", "ws://10.0.0.7:8546"]

@@ -235,7 +235,7 @@ async def test_only_the_deliveries_role_deletes_expired_rows(
 ) -> None:
     await insert_rows(pool)
     async with an_event_surface(database_url, tmp_path, roles=[role]) as surface:
-        assert (surface.daemon.cleanup is not None) == (role == "deliveries")
+        assert (surface.daemon.deliveries is not None) == (role == "deliveries")
         if role == "deliveries":
             await until(lambda: deleted_everything(pool))
     assert set((await counts(pool)).values()) == {left}

@@ -36,9 +36,19 @@ def test_names_and_sentences_keep_to_the_vocabulary() -> None:
         ('"""What the lane does."""\n', "a bare “What”"),
         ('"""A module.\n\nThose are rows that wait.\n"""\n', "a bare “Those”"),
         ('"""A module."""\n\n# The purse is empty.\n', "no term of the field"),
+        (
+            '"""A module."""\n\n\ndef is_due(row: Row) -> None:\n    row.seen = 1\n',
+            "`is_due` is a claim, and assigns to `seen`",
+        ),
+        (
+            '"""A module."""\n\n\nasync def _may_act(self: Lane) -> None:\n    self.count += 1\n',
+            "`_may_act` is a claim, and assigns to `count`",
+        ),
     ],
 )
-def test_a_playful_name_or_a_bare_subject_is_found(tmp_path: Path, text: str, finding: str) -> None:
+def test_a_playful_name_a_bare_subject_or_a_claim_that_acts_is_found(
+    tmp_path: Path, text: str, finding: str
+) -> None:
     path = tmp_path / "module.py"
     path.write_text(text)
     assert finding in findings(path)[0]

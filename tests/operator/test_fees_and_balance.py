@@ -28,13 +28,13 @@ async def test_a_refused_mint_is_replaced_while_fees_fluctuate(world: World) -> 
         await until(signed)
         turns = itertools.count()
 
-        async def is_replaced() -> bool:
+        async def replaced_after_a_block() -> bool:
             """Each call, every few milliseconds, mines a block with another base fee."""
             world.node.base_fee = (10 - next(turns) % 2) * GWEI
             world.node.mine()
             return await attempts(world) > 1
 
-        await until(is_replaced, 4.0)  # Forty times POLICY.repeat_seconds.
+        await until(replaced_after_a_block, 4.0)  # Forty times POLICY.repeat_seconds.
 
 
 async def test_nothing_is_signed_against_a_balance_read_before_the_last_mint_was_mined(

@@ -321,7 +321,7 @@ async def test_a_lost_mint_is_linked_to_its_reward_before_anything_is_signed(
     ids = await world.queue(3)
     async with world.serving():
         await world.settled("published")
-    await lose_the_last_commits(world)
+    await world.lose_the_last_commits()
     world.node.mine()
     async with world.lane() as lane:
         assert "the database is an old copy" in await stop_of(lane)
@@ -336,22 +336,12 @@ async def test_a_lost_mint_is_linked_to_its_reward_before_anything_is_signed(
     assert len(await world.references()) == len(ids) + len(more)
 
 
-async def lose_the_last_commits(world: World) -> None:
-    """Undoes all that the lane has written, as a promoted replica without it would."""
-    async with session(world.observer) as connection, connection.transaction():
-        await connection.execute("UPDATE rewards SET transaction_id = NULL, seq = NULL")
-        await connection.execute("DELETE FROM attempts")
-        await connection.execute("DELETE FROM transactions")
-        await connection.execute("UPDATE lanes SET next_nonce = 0, next_seq = NULL, end_seq = NULL")
-        await connection.execute("UPDATE reference_counters SET next_seq = 0")
-
-
 async def test_a_lost_mint_that_is_still_pending_is_minted_once(world: World) -> None:
     """The lane waits for the pending transaction, and for the index to link its mints."""
     await world.queue(3)
     async with world.serving():
         await world.settled("published")
-    await lose_the_last_commits(world)
+    await world.lose_the_last_commits()
     await pretend_promotion(world)
     async with world.lane() as lane:
         await stop_of(lane)
@@ -371,7 +361,7 @@ async def test_a_restored_lane_continues_where_it_can_if_lost_bytes_are_dropped(
     await world.queue(3)
     async with world.serving():
         await world.settled("published")
-    await lose_the_last_commits(world)
+    await world.lose_the_last_commits()
     await world.restore()
     assert await next_nonce(world) == 1
     world.node.pool.clear()
@@ -386,7 +376,7 @@ async def test_a_restore_that_is_repeated_changes_nothing(world: World) -> None:
     await world.queue(3)
     async with world.serving():
         await world.settled("published")
-    await lose_the_last_commits(world)
+    await world.lose_the_last_commits()
     world.node.mine()
     await world.restore()
     again = await world.restore()
@@ -403,7 +393,7 @@ async def test_a_restore_that_dies_between_two_parts_is_finished_by_the_next_one
         await world.minted()
         world.node.mine(4)
         await world.settled("confirmed")
-    await lose_the_last_commits(world)
+    await world.lose_the_last_commits()
     async with session(world.observer) as connection:
         await connection.execute(
             """
@@ -477,7 +467,7 @@ async def a_lane_past_dropped_bytes(world: World) -> None:
     await world.queue(3)
     async with world.serving():
         await world.settled("published")
-    await lose_the_last_commits(world)
+    await world.lose_the_last_commits()
     await world.restore()
     world.node.pool.clear()
     assert await next_nonce(world) == 1
@@ -516,7 +506,7 @@ async def test_references_are_read_from_a_node_that_has_reached_the_index(world:
     world.node.mine()
     await world.minted()
     await index_reaches_the_head(world)
-    await lose_the_last_commits(world)
+    await world.lose_the_last_commits()
     behind = world.node.sibling()
     behind.lag = 1
     done = await world.restore([behind, world.node])

@@ -2,7 +2,8 @@
 
 `python -m tests.support.vocabulary PATH…` prints one line for each finding, as FILE:LINE: finding.
 A finding is an identifier or a word that has a standard term of the field, or a sentence of a
-docstring or comment whose subject is a bare pronoun.
+docstring or comment whose subject is a bare pronoun, or a function that is named as a claim, such
+as `is_due`, and assigns to an attribute.
 """
 
 import ast
@@ -93,6 +94,9 @@ WORDS = re.compile(
     re.IGNORECASE,
 )
 
+CLAIM = re.compile(r"_*(is|has|are|may)_")
+"""Names of functions that only tell: a caller may repeat the call, or leave it out."""
+
 BARE_SUBJECT = re.compile(
     r"(?:^|(?<=[.!?:;]\s))"
     r"(Who|Whom|Whose|What|Whatever|Whoever|Those|None|Such(?! an? )|It|"
@@ -107,7 +111,8 @@ def findings(path: Path) -> list[str]:
     lines = list(_prose(text) if path.suffix == ".py" else enumerate(text.split("\n"), 1))
     found_lines = [(line, f"{fault}") for line, fault in _words(lines)]
     if path.suffix == ".py":
-        found_lines += _identifiers(ast.parse(text))
+        tree = ast.parse(text)
+        found_lines += [*_identifiers(tree), *_acting_claims(tree)]
     return [f"{path}:{line}: {fault}" for line, fault in sorted(found_lines)]
 
 
@@ -130,6 +135,18 @@ def _identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"`{name}` names no noun"
         elif bare in IDENTIFIERS:
             yield node.lineno, f"`{name}`: the field says {IDENTIFIERS[bare]}"
+
+
+def _acting_claims(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Functions whose name is a claim, and that change an object."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if not CLAIM.match(function.name):
+            continue
+        for node in ast.walk(function):
+            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+                yield node.lineno, f"`{function.name}` is a claim, and assigns to `{node.attr}`"
 
 
 def _prose(text: str) -> Iterator[tuple[int, str]]:

@@ -1,8 +1,8 @@
 """Waiting for a fact instead of sleeping for a guess."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 from ltzd.concurrency.clock import loop_time
 
@@ -36,3 +36,14 @@ async def until(check: Callable[[], Awaitable[T]], seconds: float = 60.0) -> T:
         if watch.seconds() > seconds:
             raise AssertionError(f"still {answer!r} after {seconds} s: {check}")
         await asyncio.sleep(_TICK_SECONDS)
+
+
+def at_once(check: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine that never waits and returns its result."""
+    try:
+        check.send(None)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    check.close()
+    raise AssertionError("it waits")

@@ -38,8 +38,8 @@ class GasEstimateCache:
         estimate = self._estimates.get(_key(plan))
         return None if estimate is None else estimate.gas
 
-    def is_due(self, plan: RelayPlan) -> bool:
-        """Whether the caller is to renew the estimate, so that a high one comes down.
+    def take_renewal(self, plan: RelayPlan) -> bool:
+        """Return whether this caller is to renew the estimate, so that a high one comes down.
 
         True for one caller every 10 s.
         """

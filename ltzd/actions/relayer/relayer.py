@@ -26,6 +26,7 @@ from ltzd.actions.relayer.early_simulation import (
     SimulatedCall,
 )
 from ltzd.actions.relayer.gas_refusals import count_gas_refusal
+from ltzd.actions.relayer.limits import RelayLimits
 from ltzd.actions.relayer.outcomes import (
     NOT_SENT_IN_TIME,
     RelayOutcomes,
@@ -33,7 +34,6 @@ from ltzd.actions.relayer.outcomes import (
 )
 from ltzd.actions.relayer.simulation import SimulatedAt
 from ltzd.actions.users.token_auth import TokenAuthenticator
-from ltzd.chain.contracts import perk_nft
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.node.view import ChainView
@@ -56,23 +56,19 @@ from ltzd.rules.relayer.calls import (
     RelayProgress,
     RelayRequest,
     RelayWindow,
-    RequestedClaim,
 )
-from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets, GasLedger
+from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets
 from ltzd.rules.relayer.limits import (
     ClaimLimit,
     RelayUsage,
-    check_claims,
     check_failures,
     check_hour,
     check_key,
     check_permit_deadline,
-    claim_limit_reached,
 )
 from ltzd.store.database import session
-from ltzd.store.indexer import collections, escrow_facts
-from ltzd.store.indexer.collections import IndexedClaims
-from ltzd.store.relayer import gas_budgets, relays
+from ltzd.store.indexer import escrow_facts
+from ltzd.store.relayer import relays
 from ltzd.store.relayer.direct_lanes import DirectLanes
 from ltzd.values import Address, Hash32
 
@@ -125,10 +121,8 @@ class Relayer:
         self._admission = RelayAdmission(
             context.pool, context.wakeups, policy.gas_budgets, direct_lanes
         )
+        self._limits = RelayLimits(context, constraints, policy.gas_budgets)
         self._outcomes = RelayOutcomes(context)
-        self._indexed_claims: Batcher[tuple[Address, int], IndexedClaims | None] = Batcher(
-            self._read_claims
-        )
         self._usages: Batcher[UsageQuery, RelayUsage] = Batcher(self._read_usages)
         self._early = EarlySimulations(self._simulate_early)
 
@@ -225,7 +219,7 @@ class Relayer:
         Raises RateLimited, and ValidationFailed for a constraint or a spent total gas budget.
         """
         check_hour(await self._usages.ask((user, None, None)))
-        await self._check_gas_budgets(user, caller)
+        await self._limits.check_gas_budgets(user, caller)
         if collection_id is not None:
             await self._constraints.check(user, collection_id, caller)
 
@@ -288,17 +282,17 @@ class Relayer:
         decoded = None if early is None else early.decoded
         decoded = decoded or decode_relay(request, self._contracts)
         check_hour(usage)
-        identity = await self._check_gas_budgets(request.user, caller)
+        identity = await self._limits.check_gas_budgets(request.user, caller)
         if decoded.claim is not None:
             await begun.migration  # constraints are about the user
         if decoded.serialized_per_user and usage.has_serialized_in_flight:
             # The permit, for one, was signed for the state after the relay in flight.
-            await self._check_limits(caller, request, decoded.claim, usage)
+            await self._limits.check(caller, request, decoded.claim, usage)
             await self._wait_until_idle(request.user, deadline)
             return None
 
         async def simulate(plan: RelayPlan, at: SimulatedAt) -> NewRelay:
-            claim_limit = await self._check_limits(caller, request, plan.claim, usage)
+            claim_limit = await self._limits.check(caller, request, plan.claim, usage)
             new = self._new_relay(request, plan, claim_limit, usage, identity)
             return await self._simulate(request, new, at, None if usage.was_relayed else early)
 
@@ -407,7 +401,7 @@ class Relayer:
             if gas_limit is None:
                 gas_limit = await self._simulator.gas_limit(plan, sender, request.gas_limit, at)
         except TransactionFailed as failed:
-            await self._check_claims_again(request, plan.claim)
+            await self._limits.check_claims_again(request, plan.claim)
             if request.idempotency_key is None:
                 raise
             async with session(self._pool) as connection:
@@ -428,89 +422,6 @@ class Relayer:
             return SimulatedCall(plan, sender, gas_limit)
 
         return await self._views.decide_at_head(at_head)
-
-    async def _check_claims_again(
-        self, request: RelayRequest, claim: RequestedClaim | None
-    ) -> None:
-        """A claim that reverts because another one was mined meanwhile is over the limit."""
-        if claim is None:
-            return
-        limit = await self._claim_limit_on_chain(request, claim)
-        if limit is not None and limit.most is not None and limit.on_chain >= limit.most:
-            raise claim_limit_reached(limit.claim.collection_id, limit.on_chain, limit.most)
-
-    async def _check_limits(
-        self,
-        caller: TokenUser | None,
-        request: RelayRequest,
-        claim: RequestedClaim | None,
-        usage: RelayUsage,
-    ) -> ClaimLimit | None:
-        check_hour(usage)
-        claim_limit = None if claim is None else await self._claim_limit(request, claim)
-        if claim_limit is not None:
-            check_claims(usage, claim_limit)
-        if claim is not None:
-            await self._constraints.check(
-                request.user, claim.collection_id, caller, claim.expected_claims + 1
-            )
-        return claim_limit
-
-    async def _claim_limit(self, request: RelayRequest, claim: RequestedClaim) -> ClaimLimit | None:
-        """The user's claims as indexed; as on chain if the index is old or lacks the collection.
-
-        A fresh index may be a moment behind: PerkNFT itself refuses a claim too many in the
-        simulation.
-        """
-        indexed = await self._indexed_claims.ask((request.user, claim.collection_id))
-        if indexed is None or not await self._index.is_fresh():
-            return await self._claim_limit_on_chain(request, claim)
-        return ClaimLimit(claim, indexed.claims, indexed.max_per_user or None)
-
-    async def _claim_limit_on_chain(
-        self, request: RelayRequest, claim: RequestedClaim
-    ) -> ClaimLimit | None:
-        """Return None for an unknown collection, which the simulation will refuse."""
-        questions = [
-            (request.to, perk_nft.collection_call(claim.collection_id)),
-            (request.to, perk_nft.claims_of_call(request.user, claim.collection_id)),
-        ]
-
-        async def read(view: ChainView) -> ClaimLimit | None:
-            try:
-                collection, claims = await view.views(questions)
-                most = perk_nft.decode_collection(collection).max_per_user or None
-                return ClaimLimit(claim, perk_nft.decode_claims(claims), most)
-            except RpcError:
-                return None
-            except ValueError as error:
-                raise NodeUnavailable(
-                    "The node's answer is not PerkNFT's", kind="malformed"
-                ) from error
-
-        return await self._views.decide(read)
-
-    async def _read_claims(
-        self, users_and_collections: Sequence[tuple[Address, int]]
-    ) -> list[IndexedClaims | None]:
-        async with session(self._pool) as connection:
-            return await collections.read_claims(connection, users_and_collections)
-
-    async def _check_gas_budgets(self, user: Address, caller: TokenUser | None) -> str:
-        """Return the identity whose gas budget a relay of this wallet counts in.
-
-        This check saves the node's work for a spent budget; the write decides. Raises RateLimited
-        for the identity's budget, and ValidationFailed for the total budget.
-        """
-        identity = None if caller is None else caller.subject
-        budgets = self._policy.gas_budgets
-        if identity is not None and not budgets.is_set:
-            return identity
-        async with session(self._pool) as connection:
-            identity = identity or await gas_budgets.identity_of(connection, user)
-            if budgets.is_set:
-                GasLedger(budgets, await gas_budgets.spent(connection, [identity])).check(identity)
-        return identity
 
     def _prefetch(self) -> None:
         self._wallets.prefetch()

@@ -13,8 +13,9 @@ from ltzd.chain.contracts import abi_words, reverts
 from ltzd.chain.node.answers.typed import Revert
 from ltzd.chain.node.gas_prices import prevailing_gas_price
 from ltzd.chain.node.l1_costs import L1CostReader
-from ltzd.chain.node.node import BlockRef, Node
+from ltzd.chain.node.node import Node
 from ltzd.chain.node.second_opinions import is_passed_by_others
+from ltzd.chain.node.typed_calls.requests import BlockRef
 from ltzd.chain.node.view import ChainView
 from ltzd.chain.node.views import ChainViews
 from ltzd.concurrency.cached_value import CachedValue
@@ -214,7 +215,7 @@ class RelaySimulator:
         gas = self._estimates.get(plan)
         if gas is None or not await self._passes_with(plan, sender, gas, at):
             return None
-        if self._estimates.is_due(plan):
+        if self._estimates.take_renewal(plan):
             self._renewals.begin(plan.function, lambda: self._renewed(plan, sender, at))
         return _with_margin(gas)
 

@@ -15,6 +15,7 @@ from prometheus_client import Counter
 
 from ltzd import telemetry
 from ltzd.actions.mint_capacity import MintCapacity
+from ltzd.actions.site_plugin.members import ACCOUNT_CHANGED
 from ltzd.errors import (
     BudgetExhausted,
     CheckInRefused,
@@ -49,7 +50,6 @@ _QUEUED_MILESTONES = telemetry.REWARDS_QUEUED.labels("milestone")
 
 _AUTOMATION_OFF = "Rewards are switched off here at the moment. Please try again later."
 _CLAIMED = "You have claimed this milestone already."
-_MOVED = "Your account at this site has just changed. Please try again."
 _UNMINTABLE = "This reward is larger than can be minted here. Please tell the site's operator."
 _BUDGET_SPENT = "Today's rewards have all been given out. Please come back tomorrow."
 
@@ -120,7 +120,7 @@ class CheckIns:
             snapshot = await check_ins.read_snapshot(connection, member)
             today = local_day(snapshot.now, brand.time_zone)
             if snapshot.wallet != member.wallet:
-                raise CheckInRefused(_MOVED)
+                raise CheckInRefused(ACCOUNT_CHANGED)
             claim = extend_streak(snapshot.streak, today, site)
             if claim is None or _has_checked_in(snapshot, today):
                 return CheckInResult(_shown(snapshot, brand, site), 0, already_claimed=True)

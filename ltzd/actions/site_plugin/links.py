@@ -19,7 +19,7 @@ from datetime import datetime
 import structlog
 
 from ltzd import telemetry
-from ltzd.actions.site_plugin.members import SiteMembers
+from ltzd.actions.site_plugin.members import ACCOUNT_CHANGED, SiteMembers
 from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.errors import (
     DatabaseUnavailable,
@@ -43,7 +43,6 @@ from ltzd.values import Address, hex_of
 log = structlog.get_logger()
 
 _WRONG = "This code is wrong, or has expired, or was used. Please get a new one."
-_CHANGED = "Your account at this site has just changed. Please try again."
 _LINKED = (
     "Your account at this site was linked to another wallet already. "
     "Please use a code of that wallet's owner."
@@ -162,7 +161,7 @@ class SiteLinks:
             locked_code = await site_links.lock_code(connection, hashes)
             locked = await site_links.lock_member(connection, member)
             if locked is None or locked.user_id != member.user_id:
-                raise LinkRefused(_CHANGED)
+                raise LinkRefused(ACCOUNT_CHANGED)
             rules.check_attempts(locked.tries, locked.now)
             linked = None
             if locked_code is not None:

@@ -33,6 +33,7 @@ log = structlog.get_logger()
 
 LONGEST_USERNAME = 320
 """Characters. No e-mail address is longer; a shortened one could not be recognised as one."""
+ACCOUNT_CHANGED = "Your account at this site has just changed. Please try again."
 _MOST_USERS = 2**63 - 1
 
 

@@ -19,6 +19,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.relayer import Relayer
+from ltzd.actions.site_plugin.members import ACCOUNT_CHANGED
 from ltzd.actions.site_plugin.redemption_requests import RedemptionRequests, token_user_of
 from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.concurrency.clock import loop_time
@@ -53,7 +54,6 @@ _MOST_BEGINNINGS = 4
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 0.5
 """Between two reads of the fact that pays, which is indexed soon after the relay is mined."""
-_MOVED = "Your account at this site has just changed. Please try again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class SiteRedemptions:
             await spending.lock_member(connection, order.member)
             account = await spending.read_account(connection, order.member)
             if account is None or not account.is_of(order.member):
-                raise RedemptionRefused(_MOVED)
+                raise RedemptionRefused(ACCOUNT_CHANGED)
             allowed = _pots(order.brand, account, facts.balance)
             payment = site_spending.pay(price, allowed, is_linked=account.link is not None)
             begun = await site_redemptions.insert(connection, _new(order, perk, price))

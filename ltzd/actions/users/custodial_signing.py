@@ -13,8 +13,9 @@ from typing import Any, Final, Literal
 import coincurve
 
 from ltzd.chain import typed_data as eip712
+from ltzd.chain.signing import address_of_public_key
 from ltzd.chain.typed_data import Permit, TypedMessage, domain_separator, signature_of
-from ltzd.values import Address, address_of, keccak
+from ltzd.values import Address, address_of
 
 PrimaryType = Literal["Permit"]
 
@@ -36,7 +37,7 @@ def ltz_permits(chain_id: int, ltz: Address) -> AllowedMessage:
 def new_key() -> tuple[bytes, Address]:
     """Create a key from the operating system's randomness."""
     key = coincurve.PrivateKey()
-    return key.secret, _address_of(key)
+    return key.secret, address_of_public_key(key.public_key.format(compressed=False)[1:])
 
 
 def sign(
@@ -142,7 +143,3 @@ def _uint(value: object) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 78:
         return int(value)
     raise ValueError("a number is an integer, or text of decimal digits")
-
-
-def _address_of(key: coincurve.PrivateKey) -> Address:
-    return Address(keccak(key.public_key.format(compressed=False)[1:])[-20:])

@@ -37,13 +37,12 @@ from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable, Unavailabl
 from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees, fees_for
 from ltzd.rules.operator.l1_costs import L1Costs
-from ltzd.values import Address, Hash32, bytes_of, checksummed, hex_of
+from ltzd.values import ETHER, Address, Hash32, bytes_of, checksummed, hex_of
 
 _REORG_MARGIN = 64
 """Blocks by which a reorg may lower the block of a creation."""
 _MAX_ROUNDS = 12
 _MAX_READS = 60
-_ETHER = 10**18
 _REFUSALS = frozenset(
     (
         PublishOutcome.REFUSED,
@@ -279,8 +278,8 @@ class DeploymentExecutor:
         if view.balance < needed:
             raise Misconfigured(
                 f"The wallet {checksummed(self._signer.address)} holds "
-                f"{view.balance / _ETHER:.6g} of the chain's coin and may need "
-                f"{needed / _ETHER:.6g} for gas: send it some, then run this again."
+                f"{view.balance / ETHER:.6g} of the chain's coin and may need "
+                f"{needed / ETHER:.6g} for gas: send it some, then run this again."
             )
 
     async def _fees(self) -> Fees:

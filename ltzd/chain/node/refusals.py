@@ -196,7 +196,8 @@ that is too low, -32016 is proxyd's rate limit and Nethermind's time-out.
 """
 _LIMIT_CODE: Final = -32005
 """EIP-1474's "limit exceeded": of results for `eth_getLogs`, else of the rate."""
-_REVERTED_CODE: Final = 3
+REVERTED_CODE: Final = 3
+"""geth's code of `execution reverted`, which other clients use too."""
 _METHOD_CODES: Final = frozenset((-32601, -32604))
 """JSON-RPC's "method not found"; Besu's "method not enabled"."""
 _STATUSES: Final = {
@@ -218,7 +219,7 @@ def classify_error(code: int, text: str, data: object = None, method: str = "") 
     text = text[:_TEXT_LENGTH]
     if isinstance(data, str):
         text = f"{text} {data[:_TEXT_LENGTH]}"
-    if code == _REVERTED_CODE or _REVERTED.search(text):
+    if code == REVERTED_CODE or _REVERTED.search(text):
         return None
     if method == "eth_sendRawTransaction":
         if code in _METHOD_CODES:

@@ -22,7 +22,7 @@ Answer = TypeVar("Answer")
 
 SIMULATION = "simulation"
 """Nodes show different results of a simulated call after the same block."""
-_OPINIONS = 2
+OPINIONS = 2
 """The most other nodes that are asked."""
 _OPINION_SECONDS = 2.0
 """The longest wait for a second opinion: the lane stands still meanwhile."""
@@ -70,7 +70,7 @@ async def compare_with_others(
         except NodeUnavailable:
             return None
 
-    others = node.others()[:_OPINIONS]
+    others = node.others()[:OPINIONS]
     given = await asyncio.gather(*map(opinion, others))
     testimonies = [
         (other, each) for other, each in zip(others, given, strict=True) if each is not None

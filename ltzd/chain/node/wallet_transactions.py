@@ -7,11 +7,10 @@ wallet's was sent by the key's holder.
 from collections.abc import Sequence
 from typing import Any
 
-import coincurve
-
 from ltzd.chain.node.answers.typed import LARGEST_COUNT, quantity
 from ltzd.chain.node.node import Node
 from ltzd.chain.rlp import encode_integer, encode_list, encode_text
+from ltzd.chain.signing import signer_of
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.operator.evidence import NonceUse
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, keccak
@@ -120,7 +119,6 @@ def _access_list(entries: Sequence[dict[str, Any]]) -> bytes:
 def _signer(digest: bytes, parity: int, r: int, s: int) -> Address | None:
     try:
         signature = r.to_bytes(32, "big") + s.to_bytes(32, "big") + bytes((parity,))
-        key = coincurve.PublicKey.from_signature_and_message(signature, digest, hasher=None)
-    except (ValueError, OverflowError):
+    except OverflowError:
         return None
-    return Address(keccak(key.format(compressed=False)[1:])[-20:])
+    return signer_of(digest, signature)

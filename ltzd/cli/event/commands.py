@@ -6,11 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, ConfigInstead, DataDir, EventId
+from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, ConfigInstead, DataDir, EventId, OfBrand
 
-OfBrand = Annotated[
-    str | None, typer.Option("--brand", help="The brand's id or its exact name.", metavar="BRAND")
-]
 OfType = Annotated[
     str | None, typer.Option("--type", help="Only events of this type.", metavar="TYPE")
 ]

@@ -20,7 +20,7 @@ from ltzd.store.indexer import chains
 from ltzd.store.operator import lane_views
 from ltzd.store.operator.lane_views import LaneView
 from ltzd.store.operator.wallets import WalletState
-from ltzd.values import Address, checksummed, iso, iso_or_none
+from ltzd.values import ETHER, Address, checksummed, iso, iso_or_none
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ def _remarks(lanes: Sequence[LaneView], wallets: Mapping[Address, Account | None
 
 
 def _coin(account: Account) -> str:
-    return f"{account.balance / 10**18:.4f}"
+    return f"{account.balance / ETHER:.4f}"
 
 
 def _dash(value: object) -> str:

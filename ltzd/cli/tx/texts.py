@@ -2,7 +2,7 @@
 
 from ltzd.rules.operator.fees import GWEI
 from ltzd.store.operator.transaction_views import TransactionSummary
-from ltzd.values import checksummed
+from ltzd.values import ETHER, checksummed
 
 
 def name_of(tx: TransactionSummary) -> str:
@@ -18,7 +18,7 @@ def work_of(tx: TransactionSummary) -> str:
     if tx.kind == "relay" and tx.user is not None:
         return f"{tx.function} for {checksummed(tx.user)}"
     if tx.value_wei:
-        return f"transfer of {tx.value_wei / 10**18:g} to {checksummed(tx.to)}"
+        return f"transfer of {tx.value_wei / ETHER:g} to {checksummed(tx.to)}"
     return f"call of {checksummed(tx.to)}"
 
 

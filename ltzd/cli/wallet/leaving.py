@@ -14,7 +14,7 @@ from ltzd.store.indexer import chains
 from ltzd.store.operator import wallet_work, wallets
 from ltzd.store.operator.wallet_work import WalletWork
 from ltzd.store.operator.wallets import WalletState
-from ltzd.values import Address, checksummed, iso
+from ltzd.values import ETHER, Address, checksummed, iso
 
 LOST, STOLEN = "lost", "stolen"
 _WAITING = {
@@ -169,7 +169,7 @@ def _fate_of_key(name: str, balance_wei: int | None) -> str:
                 "can be destroyed."
             )
     return (
-        f"Everything that {name} signed is final. The wallet holds {balance_wei / 10**18:g} of the "
+        f"Everything that {name} signed is final. The wallet holds {balance_wei / ETHER:g} of the "
         "chain's coin: move it before the key is destroyed, since nobody can afterwards."
     )
 

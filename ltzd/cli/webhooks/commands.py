@@ -6,13 +6,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Brand, ConfigInstead, DataDir
+from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Brand, ConfigInstead, DataDir, OfBrand
 
 app = typer.Typer(help="Webhooks to brands and the state of their delivery.", no_args_is_help=True)
 
-OfBrand = Annotated[
-    str | None, typer.Option("--brand", help="The brand's id or its exact name.", metavar="BRAND")
-]
 InState = Annotated[
     Literal["pending", "delivered", "exhausted"] | None,
     typer.Option("--state", help="Only webhooks in this state."),

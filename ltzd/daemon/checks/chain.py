@@ -14,7 +14,7 @@ from ltzd.chain.pool.pool import NodePool
 from ltzd.daemon.chain_identity import Answers, NodeChain, agree, ask_nodes
 from ltzd.daemon.checks import contracts
 from ltzd.daemon.checks.database import DatabaseExamination
-from ltzd.daemon.follower import DEV_CHAIN_IDS
+from ltzd.daemon.indexer import DEV_CHAIN_IDS
 from ltzd.daemon.settings.settings import Settings
 from ltzd.errors import LtzdError, Misconfigured, NodeUnavailable
 from ltzd.operator.fleet.fleet import SettingsWallet

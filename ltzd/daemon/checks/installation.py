@@ -12,7 +12,7 @@ import structlog
 from ltzd.daemon.certificates import Certificates
 from ltzd.daemon.checks import chain, database, redis
 from ltzd.daemon.checks.chain import ChainPolicy
-from ltzd.daemon.fleet import try_wallets
+from ltzd.daemon.operator import try_wallets
 from ltzd.daemon.settings.settings import Settings
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.operator.fleet.fleet import SettingsWallet

@@ -62,7 +62,7 @@ from ltzd.daemon.settings.wallets import (
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.brands.toml_documents import FieldPath, TomlFile, dotted, reason_of
 from ltzd.rules.database_connections import PoolPolicy
-from ltzd.rules.operator.fees import FeePolicy
+from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.rules.operator.top_ups import TopUpPolicy
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.secret_files import read_checked
@@ -71,7 +71,6 @@ from ltzd.store.pooler import PoolerUrl
 PREFIX = "LTZD_"
 DEV_VARIABLE = "ANVIL"
 """LTZD_ANVIL is the path of dev mode's anvil; `ltzd run` ignores it."""
-GWEI = 10**9
 
 
 class NodeSettings(Section):

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.opening import open_rpc
 from ltzd.chain.node.rpc import Rpc, RpcError, RpcPolicy
-from ltzd.daemon.follower import DEV_CHAIN_IDS
+from ltzd.daemon.indexer import DEV_CHAIN_IDS
 from ltzd.dev.options import DevOptions
 from ltzd.dev.services import anvil_pool, chain, postgres, processes, redis
 from ltzd.errors import DatabaseUnavailable, Misconfigured, NodeUnavailable

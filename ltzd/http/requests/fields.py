@@ -12,14 +12,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, Wi
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from ltzd.errors import InvalidFields
+from ltzd.providers.email_addresses import MAX_LENGTH as MAX_EMAIL_LENGTH
+from ltzd.rules.brands.configuration import EVENT_TYPE
 from ltzd.rules.domains.names import MAX_LENGTH, MAX_URL_LENGTH, normal_domain, url_host
-from ltzd.values import has_right_case
+from ltzd.values import BRAND_ID, has_right_case
 
 email_validator.SPECIAL_USE_DOMAIN_NAMES.clear()
 """The library's switch to accept special-use domains: only the form is checked here."""
 
-BRAND_ID = re.compile(r"0x[0-9a-f]{40}")
-EVENT_TYPE = re.compile(r"[A-Za-z0-9_]{1,50}")
 ADDRESS = re.compile(r"0x[0-9A-Fa-f]{40}")
 UUID_TEXT = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
@@ -55,8 +55,8 @@ def event_type(text: str) -> str:
 
 def email(text: str) -> str:
     """Return the text unchanged. RFC 5322 without display names; no DNS look-up."""
-    if len(text) > 254:
-        raise field_error("must be at most 254 characters")
+    if len(text) > MAX_EMAIL_LENGTH:
+        raise field_error(f"must be at most {MAX_EMAIL_LENGTH} characters")
     if PLAIN_EMAIL.fullmatch(text) or is_email(text):
         return text
     raise field_error("must be an e-mail address")
@@ -184,7 +184,7 @@ Positive = Annotated[int, Field(ge=1), BeforeValidator(whole_number)]
 
 BrandId = _text(brand_id, pattern="^0x[0-9a-f]{40}$", examples=["0x" + "ab" * 20])
 EventType = _text(event_type, pattern="^[A-Za-z0-9_]{1,50}$", examples=["account_creation"])
-Email = _text(email, format="email", maxLength=254)
+Email = _text(email, format="email", maxLength=MAX_EMAIL_LENGTH)
 Domain = _text(
     domain,
     pattern=r"^[^\s/\\?#@:*]+$",
@@ -200,7 +200,9 @@ SourceUrl = _text(
     description="With a host and without a user name",
 )
 UserIdentifier = _text(
-    user_identifier, maxLength=254, description="An e-mail address or an Ethereum address"
+    user_identifier,
+    maxLength=MAX_EMAIL_LENGTH,
+    description="An e-mail address or an Ethereum address",
 )
 AddressText = _text(address, pattern="^0x[0-9A-Fa-f]{40}$")
 HexData = _text(hex_data, pattern="^0x([0-9A-Fa-f]{2})*$", maxLength=2 + 2 * MAX_DATA_BYTES)

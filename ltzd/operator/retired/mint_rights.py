@@ -13,6 +13,7 @@ from ltzd.chain.contracts.access_control import decode_has_role, has_role_call
 from ltzd.chain.node.answers.typed import Header
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
+from ltzd.chain.node.second_opinions import OPINIONS
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.operator.evidence import MintRight, is_revocation_final, is_revocation_seen
@@ -21,8 +22,6 @@ from ltzd.store.indexer import chains
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
-
-_OPINIONS = 2
 
 
 class MintRevocation:
@@ -58,7 +57,7 @@ class MintRevocation:
     async def _is_seen(self, view: ChainView) -> bool:
         own = await self._right(view.node, view.head)
         others = []
-        for other in view.node.others()[:_OPINIONS]:
+        for other in view.node.others()[:OPINIONS]:
             try:
                 others.append(await self._right(other, view.head))
             except NodeUnavailable:

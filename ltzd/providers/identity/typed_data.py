@@ -91,8 +91,7 @@ def signer_of(digest: bytes, signature: bytes) -> Address:
     recoverable = signature[:64] + bytes((signature[64] - 27,))
     try:
         key = coincurve.PublicKey.from_signature_and_message(recoverable, digest, hasher=None)
-    except Exception as error:
-        # libsecp256k1's refusals come as bare Exception.
+    except ValueError as error:
         raise ValueError("no key has made this signature") from error
     return Address(keccak(key.format(compressed=False)[1:])[-20:])
 

@@ -77,7 +77,7 @@ LISTS = ("events", "perks", "constraints")
 """Sections with many entries; the other sections are `brand` and `site`."""
 
 MAX_ID = brand_values.MAX_ID
-_EVENT_TYPE = re.compile(r"[A-Za-z0-9_]{1,50}")
+EVENT_TYPE = re.compile(r"[A-Za-z0-9_]{1,50}")
 _ADDRESS = re.compile(r"0x[0-9a-f]{40}")
 _DAYS = re.compile(r"[1-9][0-9]{0,4}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -115,7 +115,7 @@ def _brand_domain(text: str) -> str:
 
 
 def _event_type(text: str) -> str:
-    if not _EVENT_TYPE.fullmatch(text):
+    if not EVENT_TYPE.fullmatch(text):
         raise ValueError("must be 1 to 50 letters, digits and underscores")
     return text
 

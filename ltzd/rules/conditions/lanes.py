@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ltzd.rules.conditions.facts import ClusterFacts, LaneState, WalletFacts
 from ltzd.rules.conditions.kinds import Condition, ConditionKind
-from ltzd.values import Address, checksummed
+from ltzd.values import ETHER, Address, checksummed
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def _own_wallet(lane: LaneState, name: str) -> Iterator[Condition]:
 
 
 def _coins(wei: int) -> str:
-    return f"{wei / 10**18:.6g}"
+    return f"{wei / ETHER:.6g}"
 
 
 def judge_wallets(

@@ -9,7 +9,6 @@ token, since a TXT record is public.
 
 import hashlib
 import hmac
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,11 +16,9 @@ from typing import Final
 
 from publicsuffixlist import PublicSuffixList
 
-from ltzd.values import Address, address_of
+from ltzd.values import BRAND_ID, Address, address_of
 
 LABEL: Final = "_ltz"
-
-_BRAND_ID = re.compile(r"0x[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,7 @@ def parse_record(text: str) -> DomainRecord | None:
         if name:
             fields[name] = value.strip()
     brand, key = fields.get("brand_id", "").lower(), fields.get("api_key", "")
-    if not key or not _BRAND_ID.fullmatch(brand):
+    if not key or not BRAND_ID.fullmatch(brand):
         return None
     return DomainRecord(address_of(brand), key)
 

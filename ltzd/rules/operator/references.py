@@ -6,9 +6,10 @@ word and a following word at the same time, so a batch may span two words.
 """
 
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
-WORD: Final = 256
+from ltzd.rules.operator.wallet_history import REFERENCES_A_WORD
+
 """Seqs in one word of LTZ's bitmap."""
 
 
@@ -26,7 +27,7 @@ class LaneReferences:
     @property
     def count(self) -> int:
         """How many references the lane may still give out."""
-        following = 0 if self.following_seq is None else WORD
+        following = 0 if self.following_seq is None else REFERENCES_A_WORD
         return self.end_seq - self.next_seq + following
 
     def with_word(self, first: int) -> Self:
@@ -34,7 +35,7 @@ class LaneReferences:
         if self.following_seq is not None:
             raise ValueError("A lane holds two words at most")
         if self.next_seq == self.end_seq:
-            return type(self)(first, first + WORD)
+            return type(self)(first, first + REFERENCES_A_WORD)
         return type(self)(self.next_seq, self.end_seq, first)
 
     def take(self, count: int) -> tuple[list[int], Self]:
@@ -48,19 +49,21 @@ class LaneReferences:
             left = type(self)(after, self.end_seq, first)
             return list(range(self.next_seq, after)), left
         after = first + count - rest
-        left = type(self)(after, first + WORD)
+        left = type(self)(after, first + REFERENCES_A_WORD)
         return [*range(self.next_seq, self.end_seq), *range(first, after)], left
 
     def unused_in(self, word: int) -> int:
         """A bit for each seq of this word of the bitmap that the lane has not given out."""
         bits = 0
-        if self.next_seq < self.end_seq and (self.end_seq - 1) // WORD == word:
-            bits = (1 << WORD) - (1 << (self.next_seq % WORD))
-        if self.following_seq is not None and self.following_seq // WORD == word:
-            bits = (1 << WORD) - 1
+        if self.next_seq < self.end_seq and (self.end_seq - 1) // REFERENCES_A_WORD == word:
+            bits = (1 << REFERENCES_A_WORD) - (1 << (self.next_seq % REFERENCES_A_WORD))
+        if self.following_seq is not None and self.following_seq // REFERENCES_A_WORD == word:
+            bits = (1 << REFERENCES_A_WORD) - 1
         return bits
 
     def words(self) -> list[int]:
         """The words of the bitmap in which the lane may still give out references."""
-        words = [(self.end_seq - 1) // WORD] if self.next_seq < self.end_seq else []
-        return words if self.following_seq is None else [*words, self.following_seq // WORD]
+        words = [(self.end_seq - 1) // REFERENCES_A_WORD] if self.next_seq < self.end_seq else []
+        if self.following_seq is not None:
+            words.append(self.following_seq // REFERENCES_A_WORD)
+        return words

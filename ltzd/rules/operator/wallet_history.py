@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ltzd.rules.nodes.disagreement import prevailing
 
 REFERENCES_A_WORD = 256
+"""LTZ keeps a bit for each reference's seq, in words of this many bits."""
 
 
 @dataclass(frozen=True, slots=True)

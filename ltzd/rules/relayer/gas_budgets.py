@@ -13,14 +13,13 @@ from datetime import datetime, timedelta
 from ltzd.errors import RateLimited, ValidationFailed
 from ltzd.rules.relayer.allowed_calls import MAX_GAS_LIMIT
 from ltzd.rules.relayer.limits import RELAYS_AN_HOUR
+from ltzd.values import ETHER
 
 IDENTITY_REASON = "gas_budget_exhausted"
 TOTAL_REASON = "total_gas_budget_exhausted"
 
 FAR = 1_000
 """The total budget is far from spent while a thousand times the requested amount is left."""
-
-_ETHER = 10**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,4 +131,4 @@ def _is_over(wei: int, budget_wei: int) -> bool:
 
 
 def _in_ether(wei: int) -> str:
-    return f"{wei / _ETHER:g} ether"
+    return f"{wei / ETHER:g} ether"

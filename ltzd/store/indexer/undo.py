@@ -7,7 +7,7 @@ Everything happens in the caller's database transaction, which also moves the cu
 from collections.abc import Awaitable, Callable, Iterable
 
 from ltzd.store.database import Connection
-from ltzd.store.operator import transactions
+from ltzd.store.operator import settlement
 from ltzd.store.site_plugin import redemption_payments
 
 Undo = Callable[[Connection, int], Awaitable[None]]
@@ -22,6 +22,6 @@ async def undo_above(connection: Connection, fork: int, undos: Iterable[Undo]) -
     for undo in undos:
         await undo(connection, fork)
     await redemption_payments.mark_lost_above(connection, fork)
-    await transactions.undo_finality_above(connection, fork)
+    await settlement.undo_finality_above(connection, fork)
     blocks = await connection.fetch("DELETE FROM blocks WHERE number > $1 RETURNING number", fork)
     return len(blocks)

@@ -137,10 +137,10 @@ def test_a_cached_estimate_is_periodically_renewed_by_a_single_call() -> None:
     clock = ManualClock()
     cache = GasEstimateCache(clock)
     cache.put(PLAN, 80_000)
-    assert not cache.is_due(PLAN)
+    assert not cache.take_renewal(PLAN)
     clock.now += 10.0
     assert cache.get(PLAN) == 80_000
-    assert [cache.is_due(PLAN), cache.is_due(PLAN)] == [True, False]
+    assert [cache.take_renewal(PLAN), cache.take_renewal(PLAN)] == [True, False]
     cache.put(PLAN, 60_000)
     assert cache.get(PLAN) == 60_000
 

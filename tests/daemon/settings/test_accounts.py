@@ -1,5 +1,6 @@
 """The settings of account look-ups: the providers, their secrets and their URLs."""
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ def test_at_its_start_ltzd_names_the_providers_that_it_does_not_ask(tmp_path: Pa
     two_sections = '[accounts.discord]\ntoken = "hunter2"\n[accounts.github]\n'
     for lines, names in ((two_sections, PROVIDERS[1:2] + PROVIDERS[3:]), (ALL, ())):
         with capture_logs() as logs:
-            _account_lookups(settings_of(tmp_path, lines))
+            _account_lookups(settings_of(tmp_path, lines), AsyncExitStack())
         providers = [line["providers"] for line in logs if line["event"] == "accounts.unchecked"]
         assert providers == ([list(names)] if names else [])
 

@@ -520,19 +520,19 @@ async def test_new_heads_fit_the_nodes_view(site: Site, subscriber: Subscriber) 
     assert await subscriber.head() == await site.chain.number() + 1000
 
 
-async def is_frozen(site: Site) -> None:
+async def freeze(site: Site) -> None:
     await site.node.freeze()
 
 
-async def is_hung(site: Site) -> None:
+async def hang(site: Site) -> None:
     site.node.faults = Faults(hung=True)
 
 
-async def is_mute(site: Site) -> None:
+async def mute(site: Site) -> None:
     site.node.faults = replace(site.node.faults, silent=True)
 
 
-@pytest.mark.parametrize("begin", [is_frozen, is_hung, is_mute])
+@pytest.mark.parametrize("begin", [freeze, hang, mute])
 async def test_a_silent_socket_shows_no_new_head(
     site: Site, subscriber: Subscriber, begin: Any
 ) -> None:

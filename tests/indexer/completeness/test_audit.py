@@ -260,7 +260,7 @@ async def test_a_node_that_names_another_transaction_changes_no_fact(
     await audited.index()
     name_another_transaction(audited.nodes.nodes[liar])
     if proves is not None:
-        monkeypatch.setattr("ltzd.chain.node.node.are_receipts_of", proves)
+        monkeypatch.setattr("ltzd.chain.node.typed_calls.logs.are_receipts_of", proves)
 
     check = await audited.repair.check_receipts(audited.nodes.node, 1, 9)
     assert check.differences == []
@@ -283,7 +283,7 @@ async def test_a_third_node_decides_which_transaction_wrote_a_log(
     answered = liar._methods["eth_getLogs"]
     another = {"transactionHash": ANOTHER_HASH}
     liar._methods["eth_getLogs"] = lambda where: [{**entry, **another} for entry in answered(where)]
-    monkeypatch.setattr("ltzd.chain.node.node.are_receipts_of", are_proved)
+    monkeypatch.setattr("ltzd.chain.node.typed_calls.logs.are_receipts_of", are_proved)
 
     check = await audited.repair.check_receipts(audited.nodes.node, 1, 9)
     assert [difference.kind for difference in check.differences] == ["missing"]

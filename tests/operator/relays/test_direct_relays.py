@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from msgspec import structs
 
 from ltzd.actions.relayer.admission import RelayAdmission
 from ltzd.errors import DatabaseUnavailable, RateLimited
 from ltzd.rules.relayer.admission import Admission, Admitted, NewRelay
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS
-from ltzd.store.database import Pool, open_pool, session
+from ltzd.store.database import open_pool, session
 from ltzd.store.relayer import relays, signed_relays
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address
@@ -29,7 +28,6 @@ from tests.support.relays.lanes import (
     a_plan,
     a_relay,
     a_relay_lane,
-    a_relay_world,
     row_states,
 )
 from tests.support.rows.core import a_wallet, running, value
@@ -37,12 +35,6 @@ from tests.support.waiting import until
 
 PATIENT = replace(POLICY, repeat_seconds=10.0, replace_after_seconds=10.0)
 """Long enough that no bytes go out a second time."""
-
-
-@pytest_asyncio.fixture
-async def world(database_url: str, pool: Pool, observer: Pool) -> AsyncIterator[RelayWorld]:
-    async with a_relay_world(database_url, pool, observer) as world:
-        yield world
 
 
 @asynccontextmanager

@@ -8,13 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ltzd.chain.signing import Signer
 from ltzd.operator.policy import ROLE
-from ltzd.store.database import Connection, Pool, open_pool, session
+from ltzd.store.database import Connection, open_pool, session
 from ltzd.store.operator import wallets
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.wallets import WalletState
@@ -41,12 +40,6 @@ THIRD_RELAYER = Signer(b"\x04" * 32)
 PATIENT = replace(POLICY, repeat_seconds=10.0, replace_after_seconds=10.0)
 """Long enough that no bytes go out a second time."""
 FEW_IN_FLIGHT = replace(PATIENT, max_in_flight=4)
-
-
-@pytest_asyncio.fixture
-async def world(database_url: str, pool: Pool, observer: Pool) -> AsyncIterator[RelayWorld]:
-    async with a_relay_world(database_url, pool, observer) as world:
-        yield world
 
 
 @asynccontextmanager

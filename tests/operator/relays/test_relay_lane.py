@@ -1,13 +1,12 @@
 """Each relay has one nonce, execution and outcome, despite faults of node and database."""
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from msgspec import structs
 from structlog.testing import capture_logs
 
@@ -18,7 +17,7 @@ from ltzd.operator.policy import LanePolicy
 from ltzd.operator.relays.signer import RelaySigner
 from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees, fees_for
 from ltzd.rules.relayer.calls import RelayStatus
-from ltzd.store.database import Pool, session
+from ltzd.store.database import session
 from ltzd.store.operator import wallets
 from ltzd.store.relayer import relays
 from ltzd.store.relayer.claims import ClaimedRelay
@@ -34,7 +33,6 @@ from tests.support.relays.lanes import (
     RelayWorld,
     a_plan,
     a_relay,
-    a_relay_world,
     row_states,
     write,
 )
@@ -45,12 +43,6 @@ GAS_USED = 50_000
 """Of everything that the node mines."""
 PATIENT = replace(POLICY, repeat_seconds=10.0, replace_after_seconds=10.0)
 """Long enough that no bytes go out a second time."""
-
-
-@pytest_asyncio.fixture
-async def world(database_url: str, pool: Pool, observer: Pool) -> AsyncIterator[RelayWorld]:
-    async with a_relay_world(database_url, pool, observer) as world:
-        yield world
 
 
 async def found_by(world: RelayWorld, sent: SentTransaction, user: Address = USER) -> int | None:

@@ -15,12 +15,11 @@ from ltzd.chain.signing import TransactionEncoding
 from ltzd.operator.policy import PauseBackoff
 from ltzd.providers.signers.kms import KmsKey
 from ltzd.providers.signers.web3signer import Web3SignerKey
-from ltzd.store.database import Pool
 from ltzd.values import keccak
 from tests.support.chain.mint_world import PAUSES, POLICY, true
 from tests.support.chain.signers import a_transaction
 from tests.support.relays.fleets import FleetWorld, serves
-from tests.support.relays.lanes import RELAYER, RelayWorld, a_relay_world, row_states
+from tests.support.relays.lanes import RELAYER, RelayWorld, row_states
 from tests.support.rows.core import states
 from tests.support.services.kms import KmsServer, a_kms, answering, refusing, use_credentials
 from tests.support.services.web3signer import a_web3signer, sign
@@ -32,12 +31,6 @@ PATIENT = replace(
     replace_after_seconds=3600.0,
     pauses=replace(PAUSES, signer=PauseBackoff(0.02, 0.05)),
 )
-
-
-@pytest_asyncio.fixture
-async def world(database_url: str, pool: Pool, observer: Pool) -> AsyncIterator[RelayWorld]:
-    async with a_relay_world(database_url, pool, observer) as world:
-        yield world
 
 
 @pytest_asyncio.fixture

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from ltzd.chain.node.node import Node
 from ltzd.chain.signing import Signer
@@ -17,7 +16,7 @@ from ltzd.operator.policy import InProcessHooks, LanePolicy, MintTarget
 from ltzd.operator.retired.lane import NOT_SENT_BY_RETIRED, RetiredLane
 from ltzd.rules.operator.fees import GWEI
 from ltzd.rules.relayer.calls import RelayStatus
-from ltzd.store.database import Pool, session
+from ltzd.store.database import session
 from ltzd.store.operator import wallets
 from ltzd.store.operator.leases import Leases
 from ltzd.values import LTZ
@@ -30,7 +29,6 @@ from tests.support.relays.lanes import (
     RELAYER,
     USER,
     RelayWorld,
-    a_relay_world,
     row_states,
 )
 from tests.support.rows.core import MINTER, running, states, value
@@ -39,12 +37,6 @@ from tests.support.waiting import until
 
 OTHER_MINTER = Signer(b"\x77" * 32)
 IMPATIENT = replace(POLICY, pauses=replace(PAUSES, key_gone=0.2))
-
-
-@pytest_asyncio.fixture
-async def world(database_url: str, pool: Pool, observer: Pool) -> AsyncIterator[RelayWorld]:
-    async with a_relay_world(database_url, pool, observer) as world:
-        yield world
 
 
 def retired_lane(

@@ -1,31 +1,22 @@
 """A signer that is away, or slow, holds up nothing but what only it can do."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-import pytest_asyncio
 
 from ltzd import telemetry
 from ltzd.operator.policy import PauseBackoff
 from ltzd.rules.operator.fees import GWEI
-from ltzd.store.database import Pool
 from tests.support.chain.fake_node import SentTransaction
 from tests.support.chain.mint_world import PAUSES, POLICY, true
 from tests.support.chain.signers import UnreliableSigner
-from tests.support.relays.lanes import RELAYER, RelayWorld, a_relay_world, row_states
+from tests.support.relays.lanes import RELAYER, RelayWorld, row_states
 from tests.support.rows.core import MINTER, states, value
 from tests.support.waiting import until
 
 FOR_GOOD = "tx fee (1.20 ether) exceeds the configured cap (1.00 ether)"
 SOON = replace(PAUSES, signer=PauseBackoff(0.02, 0.05))
 PATIENT = replace(POLICY, replace_after_seconds=3600.0, pauses=SOON)
-
-
-@pytest_asyncio.fixture
-async def world(database_url: str, pool: Pool, observer: Pool) -> AsyncIterator[RelayWorld]:
-    async with a_relay_world(database_url, pool, observer) as world:
-        yield world
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,7 +34,7 @@ from tests.support.services.identity import (
     as_json,
     served,
 )
-from tests.support.waiting import Stopwatch, until
+from tests.support.waiting import Stopwatch, at_once, until
 
 T = TypeVar("T")
 
@@ -401,17 +401,6 @@ async def test_no_claims_make_a_check_fail_otherwise_than_by_refusing(
         assert user.subject
 
     changed()
-
-
-def at_once(check: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine that never waits and returns its result."""
-    try:
-        check.send(None)
-    except StopIteration as end:
-        answer: T = end.value
-        return answer
-    check.close()
-    raise AssertionError("it waits")
 
 
 # --- keys ---------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import hashlib
 import hmac
 import json
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
 import pytest
@@ -26,7 +26,7 @@ from ltzd.rules.oauth.accounts import OAuthAccount
 from tests.support.clocks import ManualClock
 from tests.support.services.identity import as_base64, as_json
 from tests.support.services.oidc import AUDIENCE, RSA_KEY, Issuer, a_p256_key, an_issuer, public_row
-from tests.support.waiting import Stopwatch, until
+from tests.support.waiting import Stopwatch, at_once, until
 
 T = TypeVar("T")
 
@@ -56,17 +56,6 @@ async def refused(tokens: OidcTokens, token: str) -> None:
         await tokens.user_of(token)
     assert refusal.value.details == {}
     assert refusal.value.__cause__ is None
-
-
-def at_once(check: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine that never waits and returns its result."""
-    try:
-        check.send(None)
-    except StopIteration as end:
-        answer: T = end.value
-        return answer
-    check.close()
-    raise AssertionError("it waits")
 
 
 # --- accepted tokens ----------------------------------------------------------------------------

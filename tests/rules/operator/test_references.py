@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ltzd.rules.operator.references import WORD, LaneReferences
+from ltzd.rules.operator.references import LaneReferences
+from ltzd.rules.operator.wallet_history import REFERENCES_A_WORD
 
 STEPS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 100)), max_size=60)
 
 
 def _following_word(counter: int) -> int:
     """The first word of the bitmap that lies wholly at or above the counter, as the store takes."""
-    return -(-counter // WORD)
+    return -(-counter // REFERENCES_A_WORD)
 
 
 @dataclass
@@ -26,9 +27,9 @@ class Fleet:
 
     def take(self, lane: int, count: int) -> list[int]:
         while self.lanes[lane].count < count:
-            first = _following_word(self.counter) * WORD
+            first = _following_word(self.counter) * REFERENCES_A_WORD
             self.lanes[lane] = self.lanes[lane].with_word(first)
-            self.counter = first + WORD
+            self.counter = first + REFERENCES_A_WORD
         seqs, self.lanes[lane] = self.lanes[lane].take(count)
         self.given += seqs
         return seqs
@@ -41,19 +42,19 @@ def test_lanes_never_share_a_reference_and_leave_no_gap_of_their_own(
     fleet = Fleet(first)
     for lane, count in steps:
         assert len(fleet.take(lane, count)) == count
-        assert fleet.lanes[lane].count < 2 * WORD
+        assert fleet.lanes[lane].count < 2 * REFERENCES_A_WORD
     assert len(fleet.given) == len(set(fleet.given))
     assert min(fleet.given, default=first) >= first
 
     unused = {
-        word * WORD + bit
+        word * REFERENCES_A_WORD + bit
         for lane in fleet.lanes
         for word in lane.words()
-        for bit in range(WORD)
+        for bit in range(REFERENCES_A_WORD)
         if lane.unused_in(word) >> bit & 1
     }
     assert unused.isdisjoint(fleet.given)
-    start = _following_word(first) * WORD
+    start = _following_word(first) * REFERENCES_A_WORD
     assert unused.union(fleet.given) == set(range(start, max(start, fleet.counter)))
 
 

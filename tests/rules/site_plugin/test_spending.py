@@ -204,7 +204,7 @@ class OneWallet(RuleBasedStateMachine):
         self.given += ltz
 
     @rule(ltz=st.integers(0, 100), by_brand=st.booleans())
-    def is_given(self, ltz: int, by_brand: bool) -> None:
+    def receives(self, ltz: int, by_brand: bool) -> None:
         if by_brand:
             self.given += ltz
         else:

@@ -17,7 +17,7 @@ from ltzd.rules.operator.transactions import Inclusion, State, Transaction
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow
-from ltzd.store.operator import lanes, rewards, transactions
+from ltzd.store.operator import lanes, rewards, settlement, transactions
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.transactions import Attempt, Intent, RewardsTaken
 from ltzd.values import Address
@@ -377,18 +377,18 @@ async def test_a_mined_transaction_is_settled_when_it_is_final_or_not_indexed(
         connection, CHAIN_ID, epoch, node.blocks[0].hash, (1, indexed.block_hash), 1
     )
 
-    (only,) = await transactions.mined_to_settle(connection, lane, 10)
+    (only,) = await settlement.mined_to_settle(connection, lane, 10)
     assert (only.transaction.nonce, only.is_indexed, only.is_past_finality) == (1, False, False)
     assert only.unminted == 0, "a reverted mint owes nothing to its references"
 
     await chains.raise_finality(connection, CHAIN_ID, epoch, 1)
-    judged = await transactions.mined_to_settle(connection, lane, 10)
+    judged = await settlement.mined_to_settle(connection, lane, 10)
     assert [(each.transaction.nonce, each.is_indexed, each.unminted) for each in judged] == [
         (0, True, 1),
         (1, False, 0),
     ]
     assert all(each.is_past_finality for each in judged)
-    assert len(await transactions.mined_to_settle(connection, lane, 1)) == 1
+    assert len(await settlement.mined_to_settle(connection, lane, 1)) == 1
 
 
 async def test_transactions_that_wait_for_finality_are_not_read_with_each_block(
@@ -423,12 +423,12 @@ async def test_transactions_that_wait_for_finality_are_not_read_with_each_block(
     )
     for _ in range(2):
         explained = Explained(connection)
-        assert await transactions.mined_to_settle(cast("Connection", explained), lane, 256) == []
+        assert await settlement.mined_to_settle(cast("Connection", explained), lane, 256) == []
         assert explained.read < 300
         await connection.execute("ANALYZE")
 
     await chains.raise_finality(connection, CHAIN_ID, epoch, 2)
-    due = await transactions.mined_to_settle(connection, lane, 256)
+    due = await settlement.mined_to_settle(connection, lane, 256)
     assert [each.transaction.nonce for each in due] == list(range(200))
 
 
@@ -554,5 +554,5 @@ async def test_a_mined_transaction_that_a_reorg_may_undo_carries_its_ltz(
     row = await transactions.store_signed(connection, lane, an_intent(0, ids), an_attempt("a"))
     await save(connection, lane, row, State.SIGNED, MINED)
 
-    (orphaned,) = await transactions.mined_to_settle(connection, lane, 10)
+    (orphaned,) = await settlement.mined_to_settle(connection, lane, 10)
     assert orphaned.transaction.ltz == 200

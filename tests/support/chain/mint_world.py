@@ -182,6 +182,17 @@ class World:
                 )
             ]
 
+    async def lose_the_last_commits(self) -> None:
+        """Undoes all that the lane has written, as a promoted replica without it would."""
+        async with session(self.observer) as connection, connection.transaction():
+            await connection.execute("UPDATE rewards SET transaction_id = NULL, seq = NULL")
+            await connection.execute("DELETE FROM attempts")
+            await connection.execute("DELETE FROM transactions")
+            await connection.execute(
+                "UPDATE lanes SET next_nonce = 0, next_seq = NULL, end_seq = NULL"
+            )
+            await connection.execute("UPDATE reference_counters SET next_seq = 0")
+
     async def kill(self, application: str) -> None:
         await value(
             self.observer,

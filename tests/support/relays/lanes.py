@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest_asyncio
 from msgspec.structs import replace
 
 from ltzd.chain.contracts.artifacts import CONTRACTS
@@ -217,4 +218,10 @@ async def a_relay_world(url: str, pool: Pool, observer: Pool) -> AsyncIterator[R
     node.final_depth = 3
     world = RelayWorld(url, pool, observer, node)
     async with running((await world.follow()).run()):
+        yield world
+
+
+@pytest_asyncio.fixture(name="world")
+async def relay_world(database_url: str, pool: Pool, observer: Pool) -> AsyncIterator[RelayWorld]:
+    async with a_relay_world(database_url, pool, observer) as world:
         yield world

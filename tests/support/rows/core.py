@@ -12,8 +12,9 @@ from eth_hash.auto import keccak
 
 from ltzd.chain.signing import Signer
 from ltzd.rules.operator.fees import GWEI, Fees
-from ltzd.rules.operator.references import WORD, LaneReferences
+from ltzd.rules.operator.references import LaneReferences
 from ltzd.rules.operator.transactions import State, Transaction
+from ltzd.rules.operator.wallet_history import REFERENCES_A_WORD
 from ltzd.store.database import Connection, Pool, open_pool, session, transaction
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
@@ -110,7 +111,7 @@ async def a_lane(pool: Pool, *, first_nonce: int = 0, first_seq: int = 0) -> Lan
 
 def references_from(next_seq: int) -> LaneReferences:
     """A lane's references from `next_seq` to the end of its word."""
-    return LaneReferences(next_seq, (next_seq // WORD + 1) * WORD)
+    return LaneReferences(next_seq, (next_seq // REFERENCES_A_WORD + 1) * REFERENCES_A_WORD)
 
 
 def an_intent(nonce: int, rewards: Iterable[UUID] = (), next_seq: int = 0) -> Intent:

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from ltzd.chain.remote_signing import ORDER
+from ltzd.chain.signing import CURVE_ORDER
 from ltzd.providers.signers.calls import SignerCallPolicy
 from ltzd.providers.signers.kms import KmsPolicy
 from tests.support.services.web_servers import served_at
@@ -133,7 +133,7 @@ class KmsServer:
         assert len(digest) == 32
         signature = self.key.sign_recoverable(digest, hasher=None)
         r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:64], "big")
-        return encode_dss_signature(r, ORDER - s if self.has_high_s else s)
+        return encode_dss_signature(r, CURVE_ORDER - s if self.has_high_s else s)
 
     def _fault(self, request: web.Request, body: bytes) -> str | None:
         """KMS's error for a request that is not signed as AWS demands."""

@@ -13,7 +13,7 @@ import msgspec
 
 from ltzd.chain.node.calls import EXECUTION_CODE, RpcError
 from ltzd.chain.node.publish_outcomes import classify_publish_error
-from ltzd.chain.node.refusals import SIZE_KINDS, RefusalKind
+from ltzd.chain.node.refusals import REVERTED_CODE, SIZE_KINDS, RefusalKind
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.values import Hash32, address_of, bytes_of, hash_of
@@ -21,8 +21,6 @@ from ltzd.values import Hash32, address_of, bytes_of, hash_of
 _OUT_OF_GAS = re.compile(
     r"out\s?of\s?gas|insufficient_gas|gas required exceeds|intrinsic gas", re.IGNORECASE
 )
-_REVERTED_CODE = 3
-"""geth's code of `execution reverted`, which other clients use too."""
 _UNINDEXED = "transaction indexing is in progress"
 _YEAR_10000 = 253_402_300_800
 LARGEST_COUNT = 2**63 - 1
@@ -265,7 +263,7 @@ def failure_of(answer: Any) -> Revert | None:
 def revert_of(error: RpcError) -> Revert:
     """A node's error object as the failure of a call."""
     reverted = (
-        error.code == _REVERTED_CODE
+        error.code == REVERTED_CODE
         or (error.code == EXECUTION_CODE and error.data is not None)
         or "revert" in error.message.lower()
     )

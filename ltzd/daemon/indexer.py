@@ -1,7 +1,8 @@
-"""Builds the indexer from the settings: its policy, the nodes that announce heads, rebuilds."""
+"""Builds the role indexer: what follows the chain, rebuilds the index and changes large tables."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import urlsplit
 
 from ltzd.chain.node.new_heads import NewHeads
@@ -12,6 +13,7 @@ from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import SLOWEST_POLL_SECONDS, IndexerPolicy
 from ltzd.indexer.rebuild import Rebuilder
+from ltzd.store.background_migrations import BackgroundMigrations
 from ltzd.store.database import Pool
 from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.operator.leases import Leases
@@ -33,29 +35,23 @@ def head_urls(urls: Sequence[str], *, is_dev: bool) -> list[str]:
     return sockets
 
 
-def build_follower(
-    settings: Settings,
-    pool: Pool,
-    leases: Leases,
-    node: Node,
-    chain: ChainIdentity,
-    wakeups: WakeupHub,
-    heads: NewHeads,
-) -> Follower:
-    follower = Follower(
-        pool,
-        leases,
-        node,
-        chain,
-        indexed_contracts(settings.contracts.addresses()),
-        wakeups,
-        _policy(settings, chain),
-    )
-    follower.listen_to(heads)
-    return follower
+@dataclass(frozen=True, slots=True)
+class IndexerRole:
+    heads: NewHeads
+    follower: Follower
+    migrations: BackgroundMigrations
+    rebuilder: Rebuilder
+
+    def loops(self) -> list[Coroutine[Any, Any, None]]:
+        return [
+            self.follower.run(),
+            self.heads.run(),
+            self.migrations.run(),
+            self.rebuilder.run(),
+        ]
 
 
-def build_rebuilder(
+def build_indexer(
     settings: Settings,
     pool: Pool,
     leases: Leases,
@@ -63,14 +59,26 @@ def build_rebuilder(
     chain: ChainIdentity,
     wakeups: WakeupHub,
     open_fresh_pool: Callable[[str], Awaitable[Pool]],
-) -> Rebuilder:
+    *,
+    is_dev: bool,
+) -> IndexerRole:
+    """`open_fresh_pool` opens connections to fresh tables, whose search path it is given."""
     contracts = indexed_contracts(settings.contracts.addresses())
-    policy = replace(_policy(settings, chain), is_rebuild=True)
+    policy = _policy(settings, chain)
+    fills_fresh_tables = replace(policy, is_rebuild=True)
+    heads = NewHeads(head_urls(settings.node.plain_urls(), is_dev=is_dev))
+    follower = Follower(pool, leases, node, chain, contracts, wakeups, policy)
+    follower.listen_to(heads)
 
     def follower_of(fresh_pool: Pool) -> Follower:
-        return Follower(fresh_pool, leases, node, chain, contracts, wakeups, policy)
+        return Follower(fresh_pool, leases, node, chain, contracts, wakeups, fills_fresh_tables)
 
-    return Rebuilder(pool, leases, chain, contracts, open_fresh_pool, follower_of, wakeups)
+    return IndexerRole(
+        heads,
+        follower,
+        BackgroundMigrations(settings.database_url.get_secret_value(), lambda: follower.is_serving),
+        Rebuilder(pool, leases, chain, contracts, open_fresh_pool, follower_of, wakeups),
+    )
 
 
 def _policy(settings: Settings, chain: ChainIdentity) -> IndexerPolicy:

@@ -1,7 +1,7 @@
-"""Builds the fleet of lanes from the settings, and opens the keys that the settings name."""
+"""Builds the role operator: the fleet of lanes, and the keys that the settings name."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ from ltzd.daemon.signers import open_signer
 from ltzd.errors import Misconfigured, SignerUnavailable
 from ltzd.operator.fleet.fleet import FleetParts, LaneFleet, SettingsWallet, SignerOpening
 from ltzd.operator.fleet.slot import FleetLane
+from ltzd.operator.fleet.wallet_rights import WalletRightsWatch
 from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import MINT, TREASURY, InProcessHooks, LanePolicy, MintTarget, RelayTarget
 from ltzd.operator.relays.lane import RelayLane
@@ -35,6 +36,15 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorRole:
+    fleet: LaneFleet
+    wallet_rights: WalletRightsWatch
+
+    def loops(self) -> list[Coroutine[Any, Any, None]]:
+        return [self.fleet.run(), self.wallet_rights.run()]
+
+
+@dataclass(frozen=True, slots=True)
 class FleetDependencies:
     pool: Pool
     leases: Leases
@@ -46,19 +56,17 @@ class FleetDependencies:
     is_dev: bool = False
 
 
-async def build_fleet(
+async def build_operator(
     settings: Settings,
     dependencies: FleetDependencies,
     stack: AsyncExitStack,
     wallets: Sequence[SettingsWallet] | None = None,
-) -> LaneFleet | None:
-    """The fleet, or None without the role operator. `stack` closes the signers.
+) -> OperatorRole:
+    """`stack` closes the signers.
 
     `wallets` are those of `open_wallets`, if the caller has opened them. Raises Misconfigured for a
     key that a person must correct. The fleet opens a remote signer that is away later.
     """
-    if "operator" not in settings.roles:
-        return None
     pool, chain, wakeups = dependencies.pool, dependencies.chain, dependencies.wakeups
     if wallets is None:
         wallets = await open_wallets(settings.operator, stack)
@@ -94,11 +102,17 @@ async def build_fleet(
         return RetiredLane(pool, leases, node, row.wallet, row.kind, target, wakeups, policy)
 
     parts = FleetParts(open_signer=_open_of_row, lane=lane, watch=watch, on_size=grow_pool)
-    return LaneFleet(pool, chain.chain_id, wakeups, wallets, parts)
+    fleet = LaneFleet(pool, chain.chain_id, wakeups, wallets, parts)
+
+    def held() -> list[tuple[Address, str]]:
+        return [(lane.wallet, lane.kind) for lane in fleet.lanes if lane.is_serving]
+
+    contracts = settings.contracts.by_contract()
+    return OperatorRole(fleet, WalletRightsWatch(node, contracts, held))
 
 
 async def open_wallets(settings: OperatorSettings, stack: AsyncExitStack) -> list[SettingsWallet]:
-    """Open the keys of all wallets that the settings name; raises Misconfigured as `build_fleet`.
+    """Open the keys of all wallets that the settings name. Raises as `build_operator` does.
 
     Decrypting a keystore takes about a second, so all are opened at once.
     """
