@@ -46,13 +46,12 @@ class FailingLoop:
 
 
 def refusal() -> Exception:
-    return asyncpg.UndefinedColumnError("column of Ann does not exist")
+    refused: Exception = asyncpg.UndefinedColumnError("column of Ann does not exist")
+    return refused
 
 
 def group() -> Exception:
-    inner: Exception = ExceptionGroup("unhandled", [ValueError("odd")])
-    outer: Exception = ExceptionGroup("unhandled", [inner])
-    return outer
+    return ExceptionGroup("unhandled", [ExceptionGroup("unhandled", [ValueError("odd")])])
 
 
 async def test_a_failed_loop_begins_again_after_pauses_that_grow() -> None:
