@@ -1,12 +1,13 @@
 """The mint limit's capacity by several nodes: a refusal for good is no single node's word."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
 from ltzd.actions.mint_capacity import MintCapacity
+from ltzd.chain.node.rpc import RpcError
 from ltzd.store.database import Pool
 from ltzd.values import LTZ
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
@@ -144,10 +145,16 @@ async def test_callers_have_the_last_capacity_while_one_of_them_waits_for_the_no
         assert await waiting == TRUE, "the node has not answered in time"
 
 
-@pytest.mark.parametrize("answer", ["0x", "0x" + "00" * 31])
-async def test_a_malformed_mint_limit_counts_as_no_answer(pool: Pool, answer: str) -> None:
+def refuse(_answer: object) -> str:
+    raise RpcError(-32000, "execution reverted")
+
+
+@pytest.mark.parametrize("answer", [refuse, lambda _: "0x", lambda _: "0x" + "00" * 31])
+async def test_a_malformed_mint_limit_counts_as_no_answer(
+    pool: Pool, answer: Callable[[object], str]
+) -> None:
     async with a_capacity(pool, TRUE) as (capacity, _, (node,)):
-        node.false_answers["eth_call"] = lambda _answer: answer
+        node.false_answers["eth_call"] = answer
         assert await capacity.whole_ltz() is None
         assert await capacity.exceeded_by(TRUE + 1) is None
 
