@@ -40,7 +40,7 @@ LtzdError
 │   └── LaneLost              another process took over the lane or the chain: stand by
 ├── Misconfigured         the operator of this machine; the message says what to do
 │   └── FileRejected          `faults` lists every fault with its place
-└── Broken                ltzd's developers: an invariant failed; the daemon, or its lane, stops
+└── Broken                ltzd's developers: an invariant failed; the loop or lane begins again
     ├── IllegalTransition
     ├── ImpossibleFact        the chain contradicts the index; the indexer looks for the cause
     └── IndexStopped          the indexer stops until a person has acted; the message says how

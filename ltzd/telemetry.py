@@ -589,6 +589,11 @@ CONDITIONS = _gauge(
 )
 TASKS = _gauge("ltzd_daemon_tasks", "Tasks of the event loop: loops, connections, requests")
 ROLE_UP = _gauge("ltzd_daemon_role_up", "1 if this process runs the role", "role")
+LOOP_FAILURES = _counter(
+    "ltzd_daemon_loop_failures_total",
+    "Errors that have ended a loop of the process; it begins again after a pause of up to 10 s",
+    "loop",
+)
 LOG_LINES_LOST = _counter(
     "ltzd_daemon_log_lines_lost_total", "Log lines that could not be written, as on a full disk"
 )

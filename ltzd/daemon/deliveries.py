@@ -1,9 +1,8 @@
 """Builds the role deliveries: the sender of webhooks, and the periodic work."""
 
-from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any
 
+from ltzd.concurrency.kept_loops import Loop
 from ltzd.daemon.settings.settings import Settings
 from ltzd.deliveries.chat_recheck_loop import ChatRecheckLoop
 from ltzd.deliveries.cleanup import Cleanup
@@ -27,9 +26,15 @@ class DeliveriesRole:
     chat_recheck: ChatRecheckLoop | None
     redemption_recheck: RedemptionRecheck
 
-    def loops(self) -> list[Coroutine[Any, Any, None]]:
-        loops = [self.sender.run(), self.cleanup.run(), self.redemption_recheck.run()]
-        return loops if self.chat_recheck is None else [*loops, self.chat_recheck.run()]
+    def loops(self) -> list[tuple[str, Loop]]:
+        loops: list[tuple[str, Loop]] = [
+            ("webhooks", self.sender.run),
+            ("cleanup", self.cleanup.run),
+            ("redemption_recheck", self.redemption_recheck.run),
+        ]
+        if self.chat_recheck is not None:
+            loops.append(("chat_recheck", self.chat_recheck.run))
+        return loops
 
 
 def build_deliveries(

@@ -1,12 +1,12 @@
 """Builds the role indexer: what follows the chain, rebuilds the index and changes large tables."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from urllib.parse import urlsplit
 
 from ltzd.chain.node.new_heads import NewHeads
 from ltzd.chain.node.node import Node
+from ltzd.concurrency.kept_loops import Loop
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.settings.value_types import is_loopback
 from ltzd.indexer.contracts import indexed_contracts
@@ -42,12 +42,12 @@ class IndexerRole:
     migrations: BackgroundMigrations
     rebuilder: Rebuilder
 
-    def loops(self) -> list[Coroutine[Any, Any, None]]:
+    def loops(self) -> list[tuple[str, Loop]]:
         return [
-            self.follower.run(),
-            self.heads.run(),
-            self.migrations.run(),
-            self.rebuilder.run(),
+            ("indexer", self.follower.run),
+            ("heads", self.heads.run),
+            ("migrations", self.migrations.run),
+            ("rebuild", self.rebuilder.run),
         ]
 
 

@@ -1,4 +1,4 @@
-"""Runs the roles in one task group until a signal; if one fails, all stop with its error.
+"""Runs the roles in one task group until a signal; a loop that fails begins again by itself.
 
 On SIGTERM or SIGINT readiness ends first. After `[http] drain_seconds` the servers stop accepting
 and finish their requests while the other roles still run, then the other roles end, then the
@@ -9,6 +9,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Any, TypeAlias
 
 import structlog
@@ -16,6 +17,8 @@ import uvloop
 
 from ltzd import __version__, telemetry
 from ltzd.concurrency.clock import loop_time
+from ltzd.concurrency.kept_loops import Loop, keep_running
+from ltzd.concurrency.loggable_errors import first_cause
 from ltzd.concurrency.outages import Outage
 from ltzd.daemon import logs
 from ltzd.daemon.assembly import Daemon, open_daemon
@@ -29,7 +32,7 @@ from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.stop_signals import signals_blocked, stop_on_signals
 from ltzd.daemon.surfaces import admin_app, http_app
 from ltzd.daemon.tracing import exported_spans
-from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
+from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.http.sanic_app import App
 from ltzd.http.server import require_free, serve
 from ltzd.http.tls import ServerCertificate
@@ -152,7 +155,10 @@ async def run_roles(
         try:
             async with asyncio.TaskGroup() as group:
                 _show_build(settings.roles)
-                loops = [group.create_task(loop) for loop in [*_loops(daemon), reporter.run()]]
+                loops = [
+                    group.create_task(keep_running(name, loop))
+                    for name, loop in [*_loops(daemon), ("process_report", reporter.run)]
+                ]
                 servers = _servers(daemon, closing, stop_now, certificates, is_dev=is_dev)
                 serving = [group.create_task(server) for server, _ in servers]
                 for _, is_listening in servers:
@@ -227,17 +233,6 @@ def _begin_garbage_collection() -> None:
     gc.enable()
 
 
-def first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error that ended the task group; an LtzdError if there is one."""
-    ltzd_errors, other_errors = group.split(LtzdError)
-    errors = ltzd_errors or other_errors
-    assert errors is not None
-    first: BaseException = errors
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first
-
-
 def _show_build(roles: Iterable[str]) -> None:
     """Set the metrics of this build and of the roles that the process runs."""
     telemetry.BUILD.info({"version": __version__})
@@ -245,15 +240,20 @@ def _show_build(roles: Iterable[str]) -> None:
         telemetry.ROLE_UP.labels(role).set(1)
 
 
-def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
-    loops = [daemon.wakeups.listen(), daemon.node_watch.run()]
+def _loops(daemon: Daemon) -> list[tuple[str, Loop]]:
+    """The loops of the process's roles, by their names."""
+    loops: list[tuple[str, Loop]] = [
+        ("wakeups", daemon.wakeups.listen),
+        ("nodes", daemon.node_watch.run),
+    ]
     if "http" in daemon.settings.roles:
-        loops += [daemon.events.run(), daemon.hashes.run()]
-        loops += [daemon.relay_context.run(), daemon.relayer.run()]
-        loops += [_refresh_brands(daemon), _measure_gas(daemon)]
-        loops += [daemon.limits.watch(), daemon.services.run()]
+        loops += [("events", daemon.events.run), ("hashes", daemon.hashes.run)]
+        loops += [("relay_context", daemon.relay_context.run), ("relays", daemon.relayer.run)]
+        loops += [("brands", partial(_refresh_brands, daemon))]
+        loops += [("gas", partial(_measure_gas, daemon))]
+        loops += [("limits", daemon.limits.watch), ("services", daemon.services.run)]
     if daemon.pools.replica is not None:
-        loops.append(daemon.replica.run(daemon.pools.replica))
+        loops.append(("replica", partial(daemon.replica.run, daemon.pools.replica)))
     for role in (daemon.operator, daemon.indexer, daemon.deliveries):
         if role is not None:
             loops += role.loops()

@@ -1,7 +1,7 @@
 """Builds the role operator: the fleet of lanes, and the keys that the settings name."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +11,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.node import Node
 from ltzd.chain.signing import WalletSigner
+from ltzd.concurrency.kept_loops import Loop
 from ltzd.daemon.settings.settings import OperatorSettings, Settings
 from ltzd.daemon.settings.wallets import NamedWallet, signer_of
 from ltzd.daemon.signers import open_signer
@@ -40,8 +41,8 @@ class OperatorRole:
     fleet: LaneFleet
     wallet_rights: WalletRightsWatch
 
-    def loops(self) -> list[Coroutine[Any, Any, None]]:
-        return [self.fleet.run(), self.wallet_rights.run()]
+    def loops(self) -> list[tuple[str, Loop]]:
+        return [("fleet", self.fleet.run), ("wallet_rights", self.wallet_rights.run)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store.constraints import chat_claims
 from ltzd.store.constraints import results as constraint_results
-from ltzd.store.database import Connection, Pool, session
+from ltzd.store.database import LOST, Connection, Pool, session
 from ltzd.store.event_handler import events, partitions
 from ltzd.store.relayer import gas_budgets, relays
 from ltzd.store.retention import old_events
@@ -89,23 +89,34 @@ class Cleanup:
             await old_events.close(connection, self._policy.events)
 
     async def _repeat(self, work: str, deletes: tuple[Delete, ...], seconds: float) -> None:
-        """A round that PostgreSQL refuses, such as for a lack of rights, is repeated too, and so is
-        one that lacks a master key."""
         outage = Outage("cleanup.failed", "cleanup.works_again")
         while True:
             try:
-                async with session(self._pool) as connection:
-                    for delete in deletes:
-                        await delete(connection)
-            except (DatabaseUnavailable, Misconfigured) as error:
-                self._failed(outage, work, error.message)
-            except asyncpg.PostgresError as error:
-                self._failed(outage, work, f"PostgreSQL refuses it: {error.sqlstate}")
-            else:
+                refusal = await self._round(deletes)
+            except DatabaseUnavailable as error:
+                refusal = error.message
+            if refusal is None:
                 telemetry.CLEANUP_RUNS.labels(work, "done").inc()
                 outage.over(work=work)
+            else:
+                telemetry.CLEANUP_RUNS.labels(work, "failed").inc()
+                outage.failed(refusal, work=work)
             await self._sleep(seconds)
 
-    def _failed(self, outage: Outage, work: str, reason: str) -> None:
-        telemetry.CLEANUP_RUNS.labels(work, "failed").inc()
-        outage.failed(reason, work=work)
+    async def _round(self, deletes: tuple[Delete, ...]) -> str | None:
+        """Return why a part of the round failed: a lack of rights, a row, or no master key.
+
+        The other parts are done all the same. Raises DatabaseUnavailable.
+        """
+        refusal = None
+        async with session(self._pool) as connection:
+            for delete in deletes:
+                try:
+                    await delete(connection)
+                except Misconfigured as error:
+                    refusal = error.message
+                except LOST:
+                    raise
+                except asyncpg.PostgresError as error:
+                    refusal = f"PostgreSQL refuses it: {error.sqlstate}"
+        return refusal

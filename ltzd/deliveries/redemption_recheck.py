@@ -9,9 +9,11 @@ expects.
 import asyncio
 from uuid import UUID
 
+import asyncpg
 import structlog
 
 from ltzd import telemetry
+from ltzd.concurrency.loggable_errors import loggable
 from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Connection, Pool, session, transaction
@@ -28,6 +30,8 @@ class RedemptionRecheck:
     def __init__(self, pool: Pool, wakeups: WakeupHub) -> None:
         self._pool = pool
         self._blocks = wakeups.subscribe(BLOCKS)
+        self._refused: set[UUID] = set()
+        """Redemptions that the last recheck could not change, whose lines are written."""
 
     async def run(self) -> None:
         """Recheck after every block, until cancelled."""
@@ -43,13 +47,27 @@ class RedemptionRecheck:
             await self._blocks.wait(_PERIOD_SECONDS)
 
     async def recheck(self) -> None:
-        """Restore or reverse what can be decided now. Raises DatabaseUnavailable."""
+        """Restore or reverse what can be decided now. Raises DatabaseUnavailable.
+
+        A redemption that PostgreSQL refuses to change is passed over until the next recheck.
+        """
         async with session(self._pool) as connection:
             redemptions = await redemption_payments.list_lost(connection)
         telemetry.SITE_REDEMPTIONS_UNPAID.set(len(redemptions))
+        refused = set()
         for redemption in redemptions:
-            async with transaction(self._pool) as connection:
-                await _settle(connection, redemption)
+            try:
+                async with transaction(self._pool) as connection:
+                    await _settle(connection, redemption)
+            except asyncpg.PostgresError as error:
+                refused.add(redemption)
+                if redemption not in self._refused:
+                    log.error(
+                        "site_redemption.not_rechecked",
+                        redemption=str(redemption),
+                        error=loggable(error),
+                    )
+        self._refused = refused
 
 
 async def _settle(connection: Connection, redemption: UUID) -> None:

@@ -8,10 +8,14 @@ written. If the process stops, the lease runs out and the webhook is sent again 
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+import asyncpg
+import structlog
 
 from ltzd import telemetry
+from ltzd.concurrency.loggable_errors import loggable, loggable_reason
 from ltzd.concurrency.outages import Outage
 from ltzd.deliveries import attempts
 from ltzd.deliveries.database_time import DatabaseTime
@@ -26,8 +30,13 @@ from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.wakeups import WEBHOOKS, Wakeup, WakeupHub
 from ltzd.store.webhooks import queue as webhooks
 from ltzd.store.webhooks import records as webhook_records
+from ltzd.values import Address, hex_of
+
+log = structlog.get_logger()
 
 _PAUSE_SECONDS = 0.5
+_REFUSED_REST = timedelta(minutes=1)
+"""The rest of a brand whose webhooks cannot be claimed, or not be rendered."""
 _MEASURE_SECONDS = 10.0
 _GAUGES = (
     telemetry.WEBHOOKS_PENDING,
@@ -98,20 +107,42 @@ class Sender:
             if not wanted:
                 self._outage.over()
                 return []
-            async with transaction(self._pool) as connection:
-                claimed = await webhooks.claim(connection, wanted, now, now + LEASE)
-                self._endpoints.note_claimed(wanted, Counter(due.brand_id for due in claimed))
-                rendered = await self._renderer.render(connection, claimed, now)
-        except DatabaseUnavailable as error:
-            self._outage.failed(error.message)
+            rendered = await self._claim_of(wanted, now)
+        except (DatabaseUnavailable, asyncpg.PostgresError) as error:
+            self._outage.failed(loggable_reason(error))
             await asyncio.sleep(_PAUSE_SECONDS)
             self._is_scan_due = True
             return []
         self._outage.over()
+        for webhook in rendered:
+            self._leases.begin(webhook.due, now)
+        return rendered
+
+    async def _claim_of(
+        self, wanted: Mapping[Address, int], now: datetime
+    ) -> Sequence[SignedWebhook]:
+        """Claim and render. If that fails for many brands, do it for each of them alone.
+
+        A brand for which it fails alone rests. Raises DatabaseUnavailable.
+        """
+        try:
+            async with transaction(self._pool) as connection:
+                claimed = await webhooks.claim(connection, wanted, now, now + LEASE)
+                rendered = await self._renderer.render(connection, claimed, now)
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - one brand's rows must not stop the others
+            if len(wanted) > 1:
+                alone = [await self._claim_of({brand: wanted[brand]}, now) for brand in wanted]
+                return [webhook for webhooks_ in alone for webhook in webhooks_]
+            (brand,) = wanted
+            telemetry.WEBHOOK_ERRORS.inc()
+            log.error("webhooks.not_claimed", brand=hex_of(brand), error=loggable(error))
+            self._endpoints.rest(brand, now + _REFUSED_REST)
+            return []
+        self._endpoints.note_claimed(wanted, Counter(due.brand_id for due in claimed))
         for brand in rendered.without_secret:
             self._endpoints.rest(brand, now + SHORTEST_DEFERRAL)
-        for webhook in rendered.signed:
-            self._leases.begin(webhook.due, now)
         return rendered.signed
 
     async def _scan(self) -> None:
@@ -150,8 +181,8 @@ class Sender:
             try:
                 async with session(self._pool) as connection:
                     facts = await webhook_records.backlog(connection)
-            except DatabaseUnavailable as error:
-                outage.failed(error.message)
+            except (DatabaseUnavailable, asyncpg.PostgresError) as error:
+                outage.failed(loggable_reason(error))
                 for gauge in _GAUGES:
                     gauge.set(math.nan)
             else:

@@ -22,8 +22,9 @@ from ltzd.chain.contracts.offers import OfferContracts
 from ltzd.chain.deployment.plan import Deployment
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
+from ltzd.concurrency.loggable_errors import first_cause
 from ltzd.daemon import logs
-from ltzd.daemon.main import first_cause, run_roles
+from ltzd.daemon.main import run_roles
 from ltzd.daemon.settings.accounts import AccountSettings
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.stop_signals import signals_blocked, stop_on_signals

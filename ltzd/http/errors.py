@@ -11,7 +11,6 @@ text from `FIXED_TEXTS`.
 
 import math
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
@@ -30,6 +29,7 @@ from sanic.request import Request
 
 from ltzd import errors, telemetry
 from ltzd.concurrency.line_limits import LineLimits
+from ltzd.concurrency.loggable_errors import loggable, traceback_of
 from ltzd.errors import LtzdError, Refused
 from ltzd.http.head_faults import fault_in, is_url_too_long
 from ltzd.http.responses import Reply, json_reply
@@ -424,16 +424,3 @@ def _log(error: BaseException, translated: HttpError) -> None:
         log.error("http.failed", error=loggable(error), trace=traceback_of(error))
     else:
         log.info("http.server_error", code=translated.code)
-
-
-def loggable(error: BaseException) -> str:
-    """The error for the log. A database error's own text holds the row, so it is left out."""
-    kind = type(error).__name__
-    sqlstate = getattr(error, "sqlstate", None)
-    if sqlstate is not None:
-        return f"{kind} {sqlstate} {getattr(error, 'constraint_name', None) or ''}".rstrip()
-    return f"{kind}: {error}"
-
-
-def traceback_of(error: BaseException) -> str:
-    return "".join(traceback.format_tb(error.__traceback__))

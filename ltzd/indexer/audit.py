@@ -15,11 +15,13 @@ import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 
+import asyncpg
 import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.loggable_errors import loggable_reason
 from ltzd.concurrency.outages import Outage
 from ltzd.errors import Broken, LaneLost, NodeUnavailable, Unavailable
 from ltzd.indexer.completeness.open_blocks import blocks_that_may_hold
@@ -101,8 +103,8 @@ class Audit:
                 outage.over()
             except LaneLost:
                 return
-            except Unavailable as error:
-                outage.failed(error.message)
+            except (Unavailable, asyncpg.PostgresError) as error:
+                outage.failed(loggable_reason(error))
                 has_worked = False
             except Broken as error:
                 telemetry.AUDIT_FINDINGS.labels("failed").inc()

@@ -1,11 +1,13 @@
 """The mint limit's capacity by several nodes: a refusal for good is no single node's word."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
 from ltzd.actions.mint_capacity import MintCapacity
+from ltzd.chain.node.rpc import RpcError
 from ltzd.store.database import Pool
 from ltzd.values import LTZ
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
@@ -85,3 +87,87 @@ async def test_the_only_nodes_mint_limit_is_believed(pool: Pool) -> None:
     async with a_capacity(pool, LOW) as (capacity, _, (node,)):
         assert await capacity.exceeded_by(TRUE) == LOW
         assert node.call_counts["eth_call"] == 1, "nobody else is left to compare with"
+
+
+async def test_a_reward_that_exceeds_the_capacity_is_told_from_one_that_fits(pool: Pool) -> None:
+    async with a_capacity(pool, TRUE) as (capacity, _, (node,)):
+        assert [await capacity.exceeded_by(ltz) for ltz in (1, TRUE)] == [None, None]
+        assert await capacity.exceeded_by(TRUE + 1) == TRUE
+        assert await capacity.whole_ltz_for(TRUE) == TRUE
+        assert node.call_counts["eth_call"] == 1
+
+
+async def test_a_capacity_of_zero_refuses_no_reward(pool: Pool) -> None:
+    async with a_capacity(pool, 0, 0) as (capacity, _, __):
+        assert await capacity.whole_ltz() == 0
+        assert await capacity.exceeded_by(TRUE) is None
+
+
+async def test_the_capacity_is_read_once_a_minute_and_sooner_while_no_lane_is_served(
+    pool: Pool,
+) -> None:
+    clock = ManualClock()
+    serve = "UPDATE lanes SET kind = $1 RETURNING 1"
+    async with a_capacity(pool, TRUE, clock=clock) as (capacity, _, (node,)):
+        await value(pool, serve, "relay")
+        assert await capacity.whole_ltz() is None
+        await value(pool, serve, "mint")
+        clock.now += 4.75
+        assert await capacity.whole_ltz() is None
+        clock.now += 0.25
+        assert await capacity.whole_ltz() == TRUE
+        node.mint_capacity = LOW * LTZ
+        clock.now += 59.75
+        assert await capacity.whole_ltz() == TRUE
+        clock.now += 0.25
+        assert await capacity.whole_ltz() == LOW
+        await value(pool, serve, "relay")
+        clock.now += 60
+        assert await capacity.whole_ltz() == LOW, "the last answer stays"
+
+
+async def test_callers_have_the_last_capacity_while_one_of_them_waits_for_the_node(
+    pool: Pool,
+) -> None:
+    clock = ManualClock()
+    async with a_capacity(pool, TRUE, clock=clock) as (capacity, _, (node,)):
+        assert await capacity.whole_ltz() == TRUE
+        clock.now += 60
+        node.is_hung = True
+        waiting = asyncio.create_task(capacity.whole_ltz())
+
+        async def is_waiting() -> bool:
+            return node.hanging == 1
+
+        await until(is_waiting)
+        assert await capacity.whole_ltz() == TRUE
+        assert not waiting.done()
+        assert await waiting == TRUE, "the node has not answered in time"
+
+
+def refuse(_answer: object) -> str:
+    raise RpcError(-32000, "execution reverted")
+
+
+@pytest.mark.parametrize("answer", [refuse, lambda _: "0x", lambda _: "0x" + "00" * 31])
+async def test_a_malformed_mint_limit_counts_as_no_answer(
+    pool: Pool, answer: Callable[[object], str]
+) -> None:
+    async with a_capacity(pool, TRUE) as (capacity, _, (node,)):
+        node.false_answers["eth_call"] = answer
+        assert await capacity.whole_ltz() is None
+        assert await capacity.exceeded_by(TRUE + 1) is None
+
+
+async def test_a_capacity_that_no_node_confirms_is_compared_once_a_second(pool: Pool) -> None:
+    clock = ManualClock()
+    async with a_capacity(pool, TRUE, TRUE, clock=clock) as (capacity, _, (first, second)):
+        second.is_down = True
+        assert await capacity.exceeded_by(TRUE + 1) is None
+        asked = first.call_counts["eth_call"]
+        clock.now += 0.75
+        assert await capacity.exceeded_by(TRUE + 1) is None
+        assert first.call_counts["eth_call"] == asked
+        clock.now += 0.25
+        assert await capacity.exceeded_by(TRUE + 1) is None
+        assert first.call_counts["eth_call"] == asked + 1

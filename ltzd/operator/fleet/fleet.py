@@ -12,7 +12,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass
 from typing import Any
 
+import asyncpg
+
 from ltzd.chain.signing import WalletSigner
+from ltzd.concurrency.loggable_errors import loggable_reason
 from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.operator.fleet.slot import FleetLane, LaneOpener, LaneSlot, SlotPauses, WalletRetired
@@ -170,8 +173,9 @@ class LaneFleet:
                     if has_retired
                     else []
                 )
-        except DatabaseUnavailable as error:
-            self._outage.failed(error.message)
+        except (DatabaseUnavailable, asyncpg.PostgresError, ValueError) as error:
+            # A ValueError is a row that a newer version has written. The known lanes go on.
+            self._outage.failed(loggable_reason(error))
             return
         self._outage.over()
         self._restart_retired(rows)

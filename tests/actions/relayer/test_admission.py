@@ -425,3 +425,14 @@ async def test_each_relay_is_logged_with_the_request_that_asked_for_it(pool: Poo
     pairs = [pair for line in logs if line["event"] == "relays.written" for pair in line["relays"]]
     ids = [outcome.id for outcome in outcomes if isinstance(outcome, Admitted)]
     assert sorted(pairs) == sorted(zip(ids, ("r-1", "r-2"), strict=True))
+
+
+async def test_the_newest_users_versions_are_remembered_and_no_more(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a process would remember every user who has ever sent a relay through it."""
+    monkeypatch.setattr("ltzd.actions.relayer.admission._MOST_VERSIONS", 3)
+    async with admitting(pool) as admission:
+        for number in (1, 2, 3, 4, 5):
+            await admission.admit(a_draft(bytes([number]), a_wallet(number)))
+        assert list(admission._versions) == [a_wallet(number) for number in (3, 4, 5)]

@@ -202,6 +202,20 @@ async def test_a_changed_wallet_allows_no_second_check_in_a_day(world: World) ->
     assert not (await world.check_ins.check_in(moved)).already_claimed
 
 
+async def test_a_wallet_that_changes_during_a_check_in_gets_no_reward_of_the_old_log_in(
+    world: World,
+) -> None:
+    await world.brand()
+    await world.check_ins.check_in(ANN)
+    await world.at(NOON + ONE_DAY)
+    moved = replace(ANN, wallet=a_wallet(77))
+    await linked(world.pool, ANN, wallet=moved.wallet)
+    with pytest.raises(CheckInRefused, match="has just changed"):
+        await asyncio.wait_for(world.check_ins.check_in(ANN), 30)
+    assert len(await world.rewards()) == 1
+    assert not (await world.check_ins.check_in(moved)).already_claimed
+
+
 async def test_each_wallet_has_its_own_streak(world: World) -> None:
     same_wallet = a_member(2, wallet=ANN.wallet)
     await world.meet(same_wallet, a_member(3))

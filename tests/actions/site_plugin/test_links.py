@@ -207,12 +207,25 @@ async def test_concurrent_requests_do_not_exceed_an_owners_limit_of_open_codes(
     refusals = [result for result in results if isinstance(result, RateLimited)]
     assert len(set(codes)) == MOST_OPEN_CODES == 20 - len(refusals)
     assert {result.details["retryAfterSeconds"] for result in refusals} <= set(range(590, 602))
+    with pytest.raises(RateLimited) as refusal:
+        await world.links.new_code(ann, HOST, 1)
+    left = "extract(epoch FROM min(expires_at) - clock_timestamp())::float8"
+    left_seconds = await value(world.pool, f"SELECT {left} FROM site_link_codes")
+    assert refusal.value.details["retryAfterSeconds"] >= left_seconds, "a repetition then succeeds"
 
     await value(world.pool, "UPDATE site_link_codes SET expires_at = now() - interval '1 second'")
     await world.links.new_code(ann, HOST, 1)
     assert await value(world.pool, "SELECT count(*) FROM site_link_codes") == 1, (
         "expired codes are deleted"
     )
+
+
+async def test_a_member_who_is_gone_is_refused_and_the_code_is_left(world: World) -> None:
+    member, code = await world.log_in(), await world.code(ANN)
+    with pytest.raises(LinkRefused):
+        await world.links.link(replace(member, site_user_id=member.site_user_id + 1), code.code)
+    linked = await world.links.link(member, code.code)
+    assert linked.daily_allowance == code.daily_allowance
 
 
 async def test_the_database_holds_only_keyed_hashes_of_codes(world: World) -> None:

@@ -289,6 +289,29 @@ async def test_an_error_in_one_lane_ends_that_lane_alone_and_it_begins_again(
     assert len([log for log in logs if log["event"] == "lane.failed"]) == 2
 
 
+async def test_a_wallet_in_a_state_of_a_newer_version_ends_no_other_wallets_lane(
+    fleets: FleetWorld,
+) -> None:
+    checks, state = "operator_wallets_state_check", "UPDATE operator_wallets SET state = $1"
+    third = f"WHERE wallet = '\\x{THIRD.address.hex()}'"
+    with capture_logs() as logs:
+        async with fleets.fleet(of_settings("operator.relay_key_file", RELAYER)) as fleet:
+            await serves(fleet, RELAYER.address)
+            await fleets.add(THIRD.address, None)
+            async with session(fleets.world.observer) as connection:
+                await connection.execute(f"ALTER TABLE operator_wallets DROP CONSTRAINT {checks}")
+                await connection.execute(f"{state} {third}", "suspended")
+            await until(lambda: true("fleet.not_read" in [log["event"] for log in logs]))
+            await fleets.world.ask(3)
+            await fleets.world.relays_are("mined", "mined", "mined")
+            async with session(fleets.world.observer) as connection:
+                await connection.execute(f"{state} {third}", "active")
+            await until(lambda: true("fleet.read_again" in [log["event"] for log in logs]))
+            await serves(fleet, RELAYER.address)
+    (line,) = (log for log in logs if log["event"] == "fleet.not_read")
+    assert line["reason"] == "ValueError: 'suspended' is not a valid WalletState"
+
+
 # --- two processes ------------------------------------------------------------------------------
 
 

@@ -313,7 +313,9 @@ async def an_event_surface(
         surface = EventSurface(url, http, daemon, sandbox, node, sealer)
         surface.is_publishing.set()
         _one_refresh_at_a_time(daemon)
-        await stack.enter_async_context(running(*_loops(daemon), _publish(surface)))
+        await stack.enter_async_context(
+            running(*(loop() for _, loop in _loops(daemon)), _publish(surface))
+        )
         await _report_another_process(daemon)
         yield surface
 

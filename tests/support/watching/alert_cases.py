@@ -211,6 +211,7 @@ CASES: Final[dict[str, Cases]] = {
         kind="mint",
     ),
     "LtzdLaneFailed": _counter('ltzd_operator_lane_failures_total{kind="mint"}', kind="mint"),
+    "LtzdLoopFailed": _counter('ltzd_daemon_loop_failures_total{loop="gas"}', loop="gas"),
     "LtzdWrongSignature": _stepping("ltzd_chain_wrong_signatures_total{"),
     "LtzdForeignSigner": Cases(
         _firing(_series('ltzd_operator_foreign_wallets{instance="b"} 1')),
