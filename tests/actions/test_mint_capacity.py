@@ -164,10 +164,10 @@ async def test_a_capacity_that_no_node_confirms_is_compared_once_a_second(pool: 
     async with a_capacity(pool, TRUE, TRUE, clock=clock) as (capacity, _, (first, second)):
         second.is_down = True
         assert await capacity.exceeded_by(TRUE + 1) is None
-        asked = first.call_counts["eth_call"]
+        calls = first.call_counts["eth_call"]
         clock.now += 0.75
         assert await capacity.exceeded_by(TRUE + 1) is None
-        assert first.call_counts["eth_call"] == asked
+        assert first.call_counts["eth_call"] == calls
         clock.now += 0.25
         assert await capacity.exceeded_by(TRUE + 1) is None
-        assert first.call_counts["eth_call"] == asked + 1
+        assert first.call_counts["eth_call"] == calls + 1
