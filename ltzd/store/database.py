@@ -102,6 +102,42 @@ _PLANS = {
 costs as much as running, and no plan scans a table that was small when the plan was made."""
 
 
+_ARRAYS = {
+    "bool": (1000, 16),
+    "bytea": (1001, 17),
+    "int2": (1005, 21),
+    "int4": (1007, 23),
+    "int8": (1016, 20),
+    "text": (1009, 25),
+    "date": (1182, 1082),
+    "timestamptz": (1185, 1184),
+    "numeric": (1231, 1700),
+    "uuid": (2951, 2950),
+}
+"""The arrays in ltzd's statements: PostgreSQL's constant numbers of the type and of its elements.
+
+asyncpg knows most of PostgreSQL's own types without asking, but not their arrays, about which each
+connection would ask its server by a statement so large that PostgreSQL compiles it (`jit`), which
+takes seconds of CPU time. asyncpg switches `jit` off for the session first; behind a pooler the
+statement may run in another session, so the first events of a process would wait for the compiler.
+"""
+_ARRAY_TYPES = [
+    {
+        "oid": array,
+        "ns": "pg_catalog",
+        "name": f"_{name}",
+        "kind": b"b",
+        "basetype": None,
+        "elemtype": element,
+        "elemdelim": ",",
+        "range_subtype": None,
+        "attrtypoids": None,
+        "attrnames": None,
+    }
+    for name, (array, element) in _ARRAYS.items()
+]
+
+
 class _Transaction(asyncpg.transaction.Transaction):  # type: ignore[misc]
     """A database transaction that rolls back in a bounded time.
 
@@ -173,6 +209,8 @@ async def _prepare(connection: Connection) -> None:
         encoder=lambda value: msgspec.json.encode(value).decode(),
         decoder=msgspec.json.decode,
     )
+    # Afterwards: a new codec makes asyncpg forget the types of arrays.
+    connection.get_settings().register_data_types(_ARRAY_TYPES)
 
 
 async def _prepare_and_check(
