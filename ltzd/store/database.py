@@ -89,6 +89,8 @@ _COMMAND_SECONDS = 30.0
 """A statement without an answer fails after this time."""
 _ROLLBACK_SECONDS = 2.0
 """A connection that does not come to rest within this time, after a cancellation, is dropped."""
+_STANDBY_SECONDS = 5.0
+"""A commit that waits for a synchronous standby for longer waits for one that is away."""
 _IDLE_SECONDS = 300.0
 """A pooled connection that is unused for this time is closed."""
 _PLANS = {
@@ -451,17 +453,35 @@ async def session(pool: Pool) -> AsyncIterator[Connection]:
 
 
 async def require_writes(connection: Connection) -> None:
-    """Raises ReadOnlySQLTransactionError, as a write would, if this session may only read."""
+    """Raises ReadOnlySQLTransactionError, as a write would, if the server takes no writes."""
     if not await takes_writes(connection):
         raise asyncpg.ReadOnlySQLTransactionError("the server takes no writes")
 
 
 async def takes_writes(connection: Connection) -> bool:
-    """Whether this session may write: a standby's may not."""
+    """Whether this session may write, as a standby's may not, and commits come to an end."""
     takes: bool = await connection.fetchval(
         "SELECT NOT current_setting('transaction_read_only')::bool"
     )
-    return takes
+    return takes and not await commits_hang(connection)
+
+
+async def commits_hang(connection: Connection) -> bool:
+    """Whether a commit of ltzd has waited for a synchronous standby for `_STANDBY_SECONDS`.
+
+    PostgreSQL lets it wait without end, so a lost standby stops every write.
+    """
+    hang: bool = await connection.fetchval(
+        """
+        SELECT EXISTS (
+            SELECT FROM pg_stat_activity
+             WHERE wait_event = 'SyncRep'
+               AND usename IN (current_user, session_user)
+               AND state_change < clock_timestamp() - make_interval(secs => $1))
+        """,
+        _STANDBY_SECONDS,
+    )
+    return hang
 
 
 async def connections_allowed(connection: Connection) -> int:
