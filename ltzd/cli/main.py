@@ -21,7 +21,15 @@ from ltzd.cli.index import commands as index_commands
 from ltzd.cli.key import commands as key_commands
 from ltzd.cli.lane import commands as lane_commands
 from ltzd.cli.offers.commands import OFFERS, offer_app
-from ltzd.cli.options import DEFAULT_DATA_DIR, NOT_UTF8, AsJson, Config, ConfigInstead, DataDir
+from ltzd.cli.options import (
+    DEFAULT_DATA_DIR,
+    NOT_UTF8,
+    AsJson,
+    Config,
+    ConfigInstead,
+    DataDir,
+    with_config,
+)
 from ltzd.cli.restore import commands as restore_commands
 from ltzd.cli.tx import commands as tx_commands
 from ltzd.cli.user import commands as user_commands
@@ -53,7 +61,7 @@ class PlainErrors(TyperGroup):
             lines = _lines_of(error, is_daemon=ctx.invoked_subcommand in _DAEMONS)
             if not lines:
                 raise
-            print(*lines, sep="\n", file=sys.stderr)
+            print(*(with_config(line, sys.argv) for line in lines), sep="\n", file=sys.stderr)
             if isinstance(error, OSError) and error.filename is None:
                 write_errors.drop_output()
         except KeyboardInterrupt:

@@ -1,8 +1,10 @@
 """Options and arguments that several commands share."""
 
+import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -54,6 +56,37 @@ Sender = Annotated[
         metavar="0x…",
     ),
 ]
+
+
+WITHOUT_CONFIG: Final = ("chain", "dev", "init", "key", "sandbox", "sign")
+"""The commands, and groups of commands, that take no `--config`."""
+_FOLLOWING_COMMAND = re.compile(rf"`ltzd (?!(?:{'|'.join(WITHOUT_CONFIG)})\b)[a-z][^`]*`")
+
+
+def with_config(sentence: str, arguments: Sequence[str]) -> str:
+    """Name the settings file of `arguments` in each command in backquotes that names none.
+
+    So a person can paste the command.
+    """
+    given = _config_of(arguments)
+    if given is None:
+        return sentence
+    option = f"--config {shlex.quote(given)}"
+
+    def completed(match: re.Match[str]) -> str:
+        command = match[0].strip("`")
+        return match[0] if "--config" in command else f"`{command} {option}`"
+
+    return _FOLLOWING_COMMAND.sub(completed, sentence.replace("--config FILE", option))
+
+
+def _config_of(arguments: Sequence[str]) -> str | None:
+    for place, argument in enumerate(arguments):
+        name, separator, attached = argument.partition("=")
+        if name == "--config":
+            following = arguments[place + 1 : place + 2]
+            return attached if separator else next(iter(following), None)
+    return None
 
 
 def target_options(data_dir: Path, config: Path | None) -> str:

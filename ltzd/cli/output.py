@@ -10,6 +10,7 @@ import structlog
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from ltzd.cli.options import with_config
 from ltzd.cli.tables import fitted
 from ltzd.cli.write_errors import drop_output
 from ltzd.errors import Misconfigured
@@ -52,7 +53,7 @@ def print_line(line: str) -> bool:
 
 
 def print_message(sentence: str) -> None:
-    print(sentence, file=sys.stderr)
+    print(with_config(sentence, sys.argv), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:

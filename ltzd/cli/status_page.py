@@ -3,6 +3,7 @@
 A server of an older version leaves out some of the facts.
 """
 
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
+from ltzd.cli.options import with_config
 from ltzd.cli.output import plain_text
 from ltzd.values import ETHER
 
@@ -58,7 +60,7 @@ def _conditions(facts: dict[str, Any]) -> RenderableType:
     table = Table.grid(Column(no_wrap=True, width=8), Column(), padding=(0, 1))
     for condition in facts["conditions"]:
         style = _STYLES.get(condition["severity"], "")
-        text = plain_text(condition["sentence"])
+        text = plain_text(with_config(condition["sentence"], sys.argv))
         if condition["severity"] != "notice":
             text.append(f" → {condition['runbook']}", style="dim")
         table.add_row(Text(f"  {condition['severity']}", style=style), text)

@@ -89,6 +89,8 @@ _COMMAND_SECONDS = 30.0
 """A statement without an answer fails after this time."""
 _ROLLBACK_SECONDS = 2.0
 """A connection that does not come to rest within this time, after a cancellation, is dropped."""
+_STANDBY_SECONDS = 5.0
+"""A commit that waits for a synchronous standby for longer waits for one that is away."""
 _IDLE_SECONDS = 300.0
 """A pooled connection that is unused for this time is closed."""
 _PLANS = {
@@ -100,6 +102,42 @@ _PLANS = {
 }
 """Statements find their rows by key in tables of any size. Each is planned once, since planning
 costs as much as running, and no plan scans a table that was small when the plan was made."""
+
+
+_ARRAYS = {
+    "bool": (1000, 16),
+    "bytea": (1001, 17),
+    "int2": (1005, 21),
+    "int4": (1007, 23),
+    "int8": (1016, 20),
+    "text": (1009, 25),
+    "date": (1182, 1082),
+    "timestamptz": (1185, 1184),
+    "numeric": (1231, 1700),
+    "uuid": (2951, 2950),
+}
+"""The arrays in ltzd's statements: PostgreSQL's constant numbers of the type and of its elements.
+
+asyncpg knows most of PostgreSQL's own types without asking, but not their arrays, about which each
+connection would ask its server by a statement so large that PostgreSQL compiles it (`jit`), which
+takes seconds of CPU time. asyncpg switches `jit` off for the session first; behind a pooler the
+statement may run in another session, so the first events of a process would wait for the compiler.
+"""
+_ARRAY_TYPES = [
+    {
+        "oid": array,
+        "ns": "pg_catalog",
+        "name": f"_{name}",
+        "kind": b"b",
+        "basetype": None,
+        "elemtype": element,
+        "elemdelim": ",",
+        "range_subtype": None,
+        "attrtypoids": None,
+        "attrnames": None,
+    }
+    for name, (array, element) in _ARRAYS.items()
+]
 
 
 class _Transaction(asyncpg.transaction.Transaction):  # type: ignore[misc]
@@ -173,6 +211,8 @@ async def _prepare(connection: Connection) -> None:
         encoder=lambda value: msgspec.json.encode(value).decode(),
         decoder=msgspec.json.decode,
     )
+    # Afterwards: a new codec makes asyncpg forget the types of arrays.
+    connection.get_settings().register_data_types(_ARRAY_TYPES)
 
 
 async def _prepare_and_check(
@@ -427,17 +467,35 @@ async def session(pool: Pool) -> AsyncIterator[Connection]:
 
 
 async def require_writes(connection: Connection) -> None:
-    """Raises ReadOnlySQLTransactionError, as a write would, if this session may only read."""
+    """Raises ReadOnlySQLTransactionError, as a write would, if the server takes no writes."""
     if not await takes_writes(connection):
         raise asyncpg.ReadOnlySQLTransactionError("the server takes no writes")
 
 
 async def takes_writes(connection: Connection) -> bool:
-    """Whether this session may write: a standby's may not."""
+    """Whether this session may write, as a standby's may not, and commits come to an end."""
     takes: bool = await connection.fetchval(
         "SELECT NOT current_setting('transaction_read_only')::bool"
     )
-    return takes
+    return takes and not await commits_hang(connection)
+
+
+async def commits_hang(connection: Connection) -> bool:
+    """Whether a commit of ltzd has waited for a synchronous standby for `_STANDBY_SECONDS`.
+
+    PostgreSQL lets it wait without end, so a lost standby stops every write.
+    """
+    hang: bool = await connection.fetchval(
+        """
+        SELECT EXISTS (
+            SELECT FROM pg_stat_activity
+             WHERE wait_event = 'SyncRep'
+               AND usename IN (current_user, session_user)
+               AND state_change < clock_timestamp() - make_interval(secs => $1))
+        """,
+        _STANDBY_SECONDS,
+    )
+    return hang
 
 
 async def connections_allowed(connection: Connection) -> int:

@@ -43,6 +43,10 @@ class _Unusable(Exception):
     """The reason why the standby is not used, as a clause."""
 
 
+class _Behind(_Unusable):
+    """The standby has replayed nothing that is recent enough."""
+
+
 @dataclass(frozen=True, slots=True)
 class _LogPosition:
     """A server, and its place in the log: the end of the primary's, or what a standby replayed.
@@ -82,6 +86,9 @@ class ReplicaReads:
         """The start of the standby that `_progress` is about."""
         self._reason: str | None = "it has not been asked yet"
         self._unused_since: float | None = None
+        self._first_check_at: float | None = None
+        self._is_judged = False
+        """Whether a check has found the standby usable or unusable."""
         self._reads: set[asyncio.Task[object]] = set()
 
     @property
@@ -121,8 +128,15 @@ class ReplicaReads:
 
     async def check(self, standby: Pool) -> None:
         """Learn how far the standby is, and whether it may be used."""
+        if self._first_check_at is None:
+            self._first_check_at = self._clock()
         try:
             await self._compare(standby)
+        except _Behind as error:
+            # A standby has not replayed what the primary wrote a moment before the first check.
+            age = self._clock() - self._first_check_at
+            if self._is_judged or age > self._progress.most_seconds:
+                self._fail(str(error))
         except _Unusable as error:
             self._fail(str(error))
         else:
@@ -150,7 +164,7 @@ class ReplicaReads:
             self._known_server = replica.started
         self._progress.replayed(replica.position)
         if self._progress.age(self._clock()) is None:
-            raise _Unusable(f"it is more than {self._progress.most_seconds:g} s behind the primary")
+            raise _Behind(f"it is more than {self._progress.most_seconds:g} s behind the primary")
 
     async def _ask_standby(
         self, standby: Pool, ask: Callable[[Connection], Awaitable[Answer]]
@@ -190,12 +204,14 @@ class ReplicaReads:
         if self._unused_since is not None:
             log.info("replica.used", after_seconds=round(self._clock() - self._unused_since, 1))
         self._reason = self._unused_since = None
+        self._is_judged = True
 
     def _fail(self, reason: str) -> None:
         if self._unused_since is None:
             self._unused_since = self._clock()
             log.warning("replica.unused", reason=reason)
         self._reason = reason
+        self._is_judged = True
 
 
 async def _answer_of(

@@ -1,6 +1,7 @@
 """Behind a pooler each database transaction may run in another session of the server."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +10,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+import ltzd
 from ltzd.daemon.checks import database as database_check
 from ltzd.daemon.checks import pooler_and_replica
 from ltzd.daemon.settings.settings import read_settings
@@ -65,6 +67,42 @@ async def test_many_connections_share_a_few_sessions_and_each_gets_its_own_answe
     sessions = set().union(*await asyncio.gather(*(ask(caller) for caller in range(8))))
 
     assert len(sessions) == SESSIONS
+
+
+async def test_a_new_connection_asks_the_server_for_no_type(
+    pooled: Pool, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL compiles this question for seconds, and behind a pooler it cannot be kept from it.
+
+    The question is asked for a type that asyncpg does not know, such as an array.
+    """
+
+    async def ask(_connection: object, types: list[int], _timeout: float) -> None:
+        raise AssertionError(f"the server is asked for the types {types}")
+
+    monkeypatch.setattr(asyncpg.Connection, "_introspect_types", ask)
+    direct = await connect(database_url, "test")
+    columns = await direct.fetch(
+        "SELECT DISTINCT udt_name FROM information_schema.columns"
+        " WHERE table_schema = 'public' AND data_type = 'ARRAY'"
+    )
+    arrays = {f"{row['udt_name'].removeprefix('_')}[]" for row in columns} | casts_to_arrays()
+    assert {"uuid[]", "bytea[]", "text[]"} <= arrays
+
+    async with session(pooled) as connection:
+        for type_name in sorted(arrays):
+            for either in (connection, direct):
+                assert await either.fetchval(f"SELECT $1::{type_name}", []) == []
+    await direct.close()
+
+
+def casts_to_arrays() -> set[str]:
+    """The types of arrays in the text of ltzd's statements."""
+    return {
+        cast
+        for path in Path(ltzd.__file__).parent.rglob("*.py")
+        for cast in re.findall(r"::(\w+\[\])", path.read_text())
+    }
 
 
 async def test_a_transaction_sees_others_commits_whatever_isolation_is_the_default(

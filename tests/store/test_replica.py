@@ -81,7 +81,7 @@ async def fresh(pair: Pair, clock: ManualClock) -> ReplicaReads:
 
     async def is_used() -> bool:
         await reads.check(pair.standby)
-        return unused(reads) is None
+        return await reads.read(is_standby)
 
     await until(is_used)
     return reads
@@ -120,6 +120,27 @@ async def test_a_fresh_standby_answers_with_its_age(pair: Pair, clock: ManualClo
 async def test_before_the_first_look_the_primary_answers(pair: Pair, clock: ManualClock) -> None:
     reads = ReplicaReads(pair.primary, pair.standby, most_seconds=MOST, clock=clock)
     assert not await reads.read(is_standby)
+
+
+async def test_a_standby_is_not_called_old_before_it_can_be_measured(
+    pair: Pair, clock: ManualClock
+) -> None:
+    """The first check compares it with what the primary writes in that moment."""
+    reads = ReplicaReads(pair.primary, pair.standby, most_seconds=MOST, clock=clock)
+    async with session(pair.standby) as connection:
+        await connection.execute("SELECT pg_wal_replay_pause()")
+    try:
+        await pair.write(5)
+        await reads.check(pair.standby)
+        assert unused(reads) is None
+        assert not await reads.read(is_standby), "the primary answers all the same"
+
+        clock.now += MOST + 0.1
+        await reads.check(pair.standby)
+        assert unused(reads) == (0, "it is more than 10 s behind the primary")
+    finally:
+        async with session(pair.standby) as connection:
+            await connection.execute("SELECT pg_wal_replay_resume()")
 
 
 async def test_a_standby_that_replays_nothing_is_left_once_it_is_too_old(

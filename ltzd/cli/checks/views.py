@@ -1,11 +1,13 @@
 """Prints findings: a line for each, with what to do; the faults come first."""
 
+import sys
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from ltzd.cli.options import with_config
 from ltzd.cli.output import plain_text, print_json, print_page
 from ltzd.rules.checks.findings import Finding, Level
 
@@ -20,7 +22,8 @@ def print_findings(findings: Sequence[Finding], *, as_json: bool) -> None:
     lines: list[RenderableType] = []
     for finding in sorted(findings, key=lambda each: _ORDER.index(each.level)):
         lines.append(Text(f"{finding.level.value} {finding.check}", _STYLES[finding.level]))
-        lines.append(Padding(plain_text(finding.sentence), (0, 0, 0, 2), expand=False))
+        sentence = plain_text(with_config(finding.sentence, sys.argv))
+        lines.append(Padding(sentence, (0, 0, 0, 2), expand=False))
     print_page(Group(*lines))
 
 

@@ -24,6 +24,12 @@ from ltzd.store.start_facts import DatabaseFacts, ServerIdentity
 from ltzd.values import Address, hex_of
 
 _REBUILDS_REVISION = "0025"
+_COMMITS_HANG = fault(
+    "database",
+    "Commits wait for a synchronous standby that does not answer, so nothing is written: start the "
+    "standby; or let commits go on without it, in psql as a superuser: ALTER SYSTEM SET "
+    "synchronous_standby_names = ''; SELECT pg_reload_conf();",
+)
 
 
 @dataclass(slots=True)
@@ -75,6 +81,8 @@ async def _examine(
     server = await start_facts.server_identity(connection)
     if not server.takes_writes:
         findings.append(_takes_no_writes(server))
+    if await database.commits_hang(connection):
+        findings.append(_COMMITS_HANG)
     reason = durability.fault(await durability.read(connection))
     findings.append(
         ok("durability", "Confirmed commits survive a crash of PostgreSQL.")

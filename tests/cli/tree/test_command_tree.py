@@ -10,7 +10,10 @@ import pytest
 import typer.main
 
 from ltzd.cli.main import app
+from ltzd.cli.options import with_config
+from ltzd.store.database import Connection
 from tests.support.commands import Outcome, ltzd, ltzd_apart
+from tests.support.installations import Installation
 
 RUNNING = {"run", "dev", "chain", "sandbox"}
 """Commands that run until a signal: what they have to say are their logs."""
@@ -45,6 +48,30 @@ def test_a_command_for_an_instance_takes_its_settings_or_its_data_directory(name
 
     assert "--config" in options
     assert "--data-dir" in options or name in WITHOUT_A_DEV_INSTANCE
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_a_proposed_command_names_the_settings_file_if_it_takes_one(name: str) -> None:
+    takes_it = "--config" in options_of(COMMANDS[name])
+    proposal = f"The lane waits: `ltzd {name}` ends this, or `ltzd {name} X --config other.toml`."
+
+    for arguments in (["--config", "my ltzd.toml"], ["X", "--config=my ltzd.toml"]):
+        option = " --config 'my ltzd.toml'" if takes_it else ""
+        completed = proposal.replace(f"`ltzd {name}`", f"`ltzd {name}{option}`")
+        assert with_config(proposal, arguments) == completed
+    assert with_config(proposal, ["--data-dir", "x", "--config"]) == proposal
+
+
+async def test_what_a_command_proposes_can_be_pasted(
+    tmp_path: Path, db: Connection, database_url: str
+) -> None:
+    settings = Installation.of(tmp_path, database_url, "http://127.0.0.1:1").write()
+    await db.execute("ALTER TABLE brands RENAME TO others")
+
+    outcome = await ltzd_apart("brand", "list", "--config", settings)
+
+    assert f"run: ltzd migrate --config {settings} (" in outcome.err
+    assert "FILE" not in outcome.err
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - RUNNING - ASKS_A_PERSON))
