@@ -9,9 +9,9 @@ from eth.rlp.receipts import Receipt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ltzd.chain.node import node as node_module
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc as NodeRpc
+from ltzd.chain.node.typed_calls import receipts as typed_receipts
 from ltzd.chain.proofs.headers import is_header_of
 from ltzd.chain.proofs.receipts import are_receipts_of, encode_receipt
 from ltzd.values import Address, address_of, bytes_of, hash_of, hex_of
@@ -94,8 +94,8 @@ async def test_receipts_that_are_read_in_parts_prove_the_same_logs(
 ) -> None:
     """As anvil is asked for those of a large block, by both chains."""
     block, _, emitter = await a_block_of_logs(node_mined_by_hand)
-    monkeypatch.setattr(node_module, "_LARGE_BLOCK", 12)
-    monkeypatch.setattr(node_module, "_RECEIPTS_OF_ANVIL_AT_ONCE", 5)
+    monkeypatch.setattr(typed_receipts, "_LARGE_BLOCK", 12)
+    monkeypatch.setattr(typed_receipts, "_RECEIPTS_OF_ANVIL_AT_ONCE", 5)
     async with NodeRpc(node_mined_by_hand.url) as rpc:
         rpc.traits.is_anvil = True
         logs, is_proved = await Node(rpc).proven_logs(hash_of(block["hash"]), emitter)
