@@ -60,7 +60,7 @@ Sender = Annotated[
 
 WITHOUT_CONFIG: Final = ("chain", "dev", "init", "key", "sandbox", "sign")
 """The commands, and groups of commands, that take no `--config`."""
-_FOLLOWING_COMMAND = re.compile(rf"`ltzd (?!(?:{'|'.join(WITHOUT_CONFIG)})\b)[a-z][^`]*`")
+_FOLLOWING_COMMAND = re.compile(rf"`ltzd\s(?!(?:{'|'.join(WITHOUT_CONFIG)})\b)[a-z][^`]*`")
 
 
 def with_config(sentence: str, arguments: Sequence[str]) -> str:
