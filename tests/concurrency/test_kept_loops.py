@@ -87,10 +87,14 @@ async def test_an_error_is_logged_once_a_minute_without_the_row() -> None:
 
 
 async def test_a_loop_that_returns_has_ended() -> None:
-    async def nothing_to_do() -> None:
-        """Migrations that are done."""
+    """As migrations that are done."""
+    runs: list[int] = []
 
-    await asyncio.wait_for(keep_running("done", nothing_to_do), 10)
+    async def run_once() -> None:
+        runs.append(1)
+
+    await asyncio.wait_for(keep_running("done", run_once), 10)
+    assert runs == [1]
 
 
 async def test_a_cancelled_loop_does_not_begin_again() -> None:

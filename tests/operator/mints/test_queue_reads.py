@@ -10,8 +10,10 @@ from ltzd.operator import publisher
 from ltzd.store.operator import rewards, transactions
 from tests.support.chain.mint_world import POLICY, World
 
-LONG = 60.0
+LONG = 600.0
 """Longer than any test runs, in seconds."""
+QUIET = replace(POLICY, repeat_seconds=LONG, replace_after_seconds=LONG)
+"""Nothing but the tests announces work, apart from new blocks, of which there are none."""
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +34,7 @@ async def test_once_the_queue_is_empty_its_lane_waits_for_an_announcement(
         return queued
 
     monkeypatch.setattr(rewards, "queued", counted)
-    async with world.serving(replace(POLICY, repeat_seconds=LONG, replace_after_seconds=LONG)):
+    async with world.serving(QUIET):
         await world.queue(2)
         await world.settled("published")
         await world.some_polls()
@@ -55,7 +57,7 @@ async def test_a_reward_that_is_announced_while_others_are_signed_is_signed_next
         return await store(*arguments)
 
     monkeypatch.setattr(transactions, "store_signed", store_late)
-    async with world.serving():
+    async with world.serving(QUIET):
         await world.queue(1)
         await world.settled("published", "published")
 
@@ -64,5 +66,5 @@ async def test_rewards_that_a_mint_leaves_behind_are_signed_next(world: World) -
     """A reward whose mint was cancelled once goes with no reward that was never in one."""
     ids = await world.queue(2)
     await world.observer.execute("UPDATE rewards SET cancelled_mints = 1 WHERE id = $1", ids[0])
-    async with world.serving():
+    async with world.serving(QUIET):
         await world.settled("published", "published")
