@@ -41,6 +41,10 @@ from ltzd.values import ETHER, Address, Hash32, bytes_of, checksummed, hex_of
 
 _REORG_MARGIN = 64
 """Blocks by which a reorg may lower the block of a creation."""
+_CANCUN_CODE = bytes.fromhex("5f5f5f5e00")
+"""Copies no bytes by MCOPY (EIP-5656), the newest instruction of the contracts."""
+_ANY_CODE = bytes.fromhex("00")
+"""Stops: every EVM runs it."""
 _MAX_ROUNDS = 12
 _MAX_READS = 60
 _REFUSALS = frozenset(
@@ -116,6 +120,7 @@ class DeploymentExecutor:
                 self._refuse_faults(view)
                 self._save(deployment)
                 return deployment
+            await self._refuse_old_evm(steps)
             has_receipts = await self._send(deployment, view, steps)
             seen = await self._read(deployment) if has_receipts else None
             view = seen or await self._read_settled(deployment)
@@ -129,6 +134,7 @@ class DeploymentExecutor:
         steps = plan(self._terms, self._assign_addresses(before, view), view.states)
         if not steps:
             self._refuse_faults(view)
+        await self._refuse_old_evm(steps)
         return [step.description for step in steps]
 
     def _assign_addresses(self, deployment: Deployment, view: _View) -> Deployment:
@@ -253,6 +259,24 @@ class DeploymentExecutor:
             await self._publish(signed)
             sent.append((signed.hash, step))
         return await self._wait_until_mined(sent, view.nonce + len(now))
+
+    async def _refuse_old_evm(self, steps: Sequence[Step]) -> None:
+        """Refuse a chain on which the contracts could be created, but their calls would fail."""
+        if all(step.to is not None for step in steps):
+            return
+        wallet = hex_of(self._signer.address)
+        any_answer, answer = await self._rpc.batch(
+            [
+                ("eth_call", ({"from": wallet, "data": hex_of(code)}, "latest"))
+                for code in (_ANY_CODE, _CANCUN_CODE)
+            ]
+        )
+        if isinstance(answer, RpcError) and not isinstance(any_answer, RpcError):
+            raise Misconfigured(
+                "The chain's EVM lacks instructions of Cancun, which the contracts need: the node "
+                f"answers {answer.message!r} to MCOPY. Nothing was sent. Use another chain, or "
+                "wait until this one has them."
+            )
 
     def _refuse_foreign_admin(self, view: _View, steps: Sequence[Step]) -> None:
         wallet = self._signer.address

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -11,7 +12,7 @@ from ltzd.chain.deployment.plan import DeployedContract, Deployment, MintLimit
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import UnsignedTransaction
-from ltzd.dev.services.chain import DevChain, Kind
+from ltzd.dev.services.chain import DevChain, Kind, find_anvil
 from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, hex_of
 from tests.support.chain.chains import a_chain, anvil_chain, tester_chain
@@ -97,6 +98,24 @@ async def test_a_second_run_sends_nothing(site: Site) -> None:
 
     assert await site.run() == first
     assert await site.nonce() == SENDS
+
+
+async def test_nothing_is_sent_to_a_chain_without_the_instructions_of_cancun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anvil = tmp_path / "anvil"
+    anvil.write_text(f'#!/bin/sh\nexec "{find_anvil()}" --hardfork shanghai "$@"\n')
+    anvil.chmod(0o755)
+    monkeypatch.setenv("LTZD_ANVIL", str(anvil))
+    async with a_chain("anvil") as chain:
+        site = Site(chain.rpc_url)
+        await site.fund()
+
+        for action in (site.run, site.preview):
+            with pytest.raises(Misconfigured, match="lacks instructions of Cancun"):
+                await action()
+
+        assert await site.nonce() == 0
 
 
 async def test_a_view_that_reverts_between_two_states_is_read_again(anvil_site: Site) -> None:

@@ -108,15 +108,25 @@ class Site:
     ) -> Deployment:
         """Runs as a new process would, from the recorded deployment."""
         async with rpc or Rpc(self.rpc_url) as own:
-            deploying = DeploymentExecutor(
-                own,
-                self.signer,
-                terms or terms_of(self.signer.address),
-                self.remember,
-                self.reported.append,
-                SendMode(sends_at_once=sends_at_once, poll_seconds=0.02, timeout_seconds=20),
-            )
+            deploying = self._executor(own, terms, sends_at_once=sends_at_once)
             return await deploying.run(self.written or await self.beginning(own))
+
+    async def preview(self) -> list[str]:
+        async with Rpc(self.rpc_url) as rpc:
+            before = self.written or await self.beginning(rpc)
+            return await self._executor(rpc).preview(before)
+
+    def _executor(
+        self, rpc: Rpc, terms: DeploymentTerms | None = None, *, sends_at_once: bool = False
+    ) -> DeploymentExecutor:
+        return DeploymentExecutor(
+            rpc,
+            self.signer,
+            terms or terms_of(self.signer.address),
+            self.remember,
+            self.reported.append,
+            SendMode(sends_at_once=sends_at_once, poll_seconds=0.02, timeout_seconds=20),
+        )
 
     async def beginning(self, rpc: Rpc) -> Deployment:
         node = Node(rpc)
