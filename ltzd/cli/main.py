@@ -28,6 +28,7 @@ from ltzd.cli.options import (
     Config,
     ConfigInstead,
     DataDir,
+    printable,
     with_config,
 )
 from ltzd.cli.restore import commands as restore_commands
@@ -61,7 +62,8 @@ class PlainErrors(TyperGroup):
             lines = _lines_of(error, is_daemon=ctx.invoked_subcommand in _DAEMONS)
             if not lines:
                 raise
-            print(*(with_config(line, sys.argv) for line in lines), sep="\n", file=sys.stderr)
+            shown = (printable(with_config(line, sys.argv)) for line in lines)
+            print(*shown, sep="\n", file=sys.stderr)
             if isinstance(error, OSError) and error.filename is None:
                 write_errors.drop_output()
         except KeyboardInterrupt:

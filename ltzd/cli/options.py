@@ -63,6 +63,13 @@ WITHOUT_CONFIG: Final = ("chain", "dev", "init", "key", "sandbox", "sign")
 _FOLLOWING_COMMAND = re.compile(rf"`ltzd\s(?!(?:{'|'.join(WITHOUT_CONFIG)})\b)[a-z][^`]*`")
 
 
+def printable(text: str) -> str:
+    """Escape line breaks and control characters, which a brand's file or another service may have
+    put into the text to write lines of its own.
+    """
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
 def with_config(sentence: str, arguments: Sequence[str]) -> str:
     """Name the settings file of `arguments` in each command in backquotes that names none.
 

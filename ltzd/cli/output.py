@@ -10,7 +10,7 @@ import structlog
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from ltzd.cli.options import with_config
+from ltzd.cli.options import printable, with_config
 from ltzd.cli.tables import fitted
 from ltzd.cli.write_errors import drop_output
 from ltzd.errors import Misconfigured
@@ -102,5 +102,4 @@ def cut_text(text: object) -> Text:
 
 def plain_text(text: object) -> Text:
     """Text of a foreign origin, with control characters escaped and without markup."""
-    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(text))
-    return Text(shown, overflow="fold")
+    return Text(printable(str(text)), overflow="fold")

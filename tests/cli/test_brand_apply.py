@@ -225,6 +225,19 @@ async def test_all_faults_of_a_file_are_told_with_their_lines(tmp_path: Path) ->
     ]
 
 
+async def test_a_brands_file_writes_no_lines_and_no_terminal_codes_of_its_own(
+    tmp_path: Path,
+) -> None:
+    file = a_brand_file(tmp_path, BRAND + '"\\u001b[2Jx\\nltzd: 0 faults\\u202e" = 1\n')
+
+    done = await ltzd("brand", "apply", file, "--data-dir", tmp_path / "none")
+
+    assert done.err.splitlines() == [
+        "ltzd: 1 fault:",
+        f"  {file}:1: brand.\\x1b[2Jx\\nltzd: 0 faults\\u202e: unknown key",
+    ]
+
+
 async def test_what_is_no_file_is_refused_in_words(tmp_path: Path) -> None:
     endless = Path("/dev/zero")
     sentence = {

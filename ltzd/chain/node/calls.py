@@ -111,7 +111,14 @@ def _rpc_error(
             text = f"{text} {data}"  # `err: OutOfGas (supplied gas 1)`, say.
     for secret in secrets:  # Before the cut, which might leave a part of a secret.
         text = text.replace(secret, "…")
-    return RpcError(code, text[:_TEXT_LENGTH], revert_data, refusal)
+    return RpcError(code, _printable(text[:_TEXT_LENGTH]), revert_data, refusal)
+
+
+def _printable(text: str) -> str:
+    """Replace line breaks and terminal codes by spaces: a command prints the text, and a node must
+    not write lines of its own there.
+    """
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _revert_data(data: Any) -> bytes | None:

@@ -55,7 +55,7 @@ def _refuse_faults(counts: Mapping[str, Count]) -> None:
     faults = [fault for count in counts.values() for fault in count.faults]
     if faults:
         raise Misconfigured(
-            "\n".join(["Some rows were not changed; keep the old key.", *dict.fromkeys(faults)])
+            " ".join(["Some rows were not changed; keep the old key.", *dict.fromkeys(faults)])
         )
 
 

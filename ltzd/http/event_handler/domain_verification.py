@@ -19,6 +19,7 @@ from ltzd.http.openapi.operations import Operation, RateWindow, Response, raises
 from ltzd.http.requests.fields import Domain, field_error
 from ltzd.http.requests.json_body import parse_object, read_json
 from ltzd.http.requests.rate_limits import PER_CLIENT, address_limit_exceeded, count_request
+from ltzd.http.requests.validation_turns import ValidationTurns, are_slow
 from ltzd.http.responses import Reply, json_reply
 from ltzd.http.routes import add_route
 from ltzd.http.services import DomainService
@@ -72,6 +73,7 @@ class DomainVerificationHandlers:
         self._domains = domains
         self._limits = limits
         self._limit = limit
+        self._turns = ValidationTurns()
 
     @raises(
         BodyUnreadable,
@@ -83,7 +85,10 @@ class DomainVerificationHandlers:
         DatabaseUnavailable,
     )
     async def verify_dns(self, request: Request) -> Reply:
-        body = VerifyDnsBody.from_json(parse_object(await read_json(request)))
+        names = parse_object(await read_json(request))
+        if are_slow(names.values()):
+            await self._turns.take()
+        body = VerifyDnsBody.from_json(names)
         await count_request(request, self._limits, self._limit, address_limit_exceeded)
         brand = await self._domains.brand_of(body.domain)
         return json_reply(VerifyDnsResponse.body(body.domain, brand))

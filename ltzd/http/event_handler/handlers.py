@@ -45,6 +45,7 @@ from ltzd.http.requests.fields import UUID_TEXT
 from ltzd.http.requests.json_body import parse_object, read_json, without_control_characters
 from ltzd.http.requests.query_string import TOO_MANY, has_too_many_parameters
 from ltzd.http.requests.signature_headers import signed_request_of
+from ltzd.http.requests.validation_turns import ValidationTurns, are_slow
 from ltzd.http.responses import JSON, Reply, json_reply
 from ltzd.http.routes import add_route
 from ltzd.http.services import Health, Services
@@ -77,6 +78,7 @@ class EventHandlers:
     def __init__(self, services: Services) -> None:
         self._events = services.events
         self._health = CachedValue(services.health)
+        self._turns = ValidationTurns()
 
     @raises(
         BodyUnreadable,
@@ -101,7 +103,10 @@ class EventHandlers:
     async def manual_event(self, request: Request) -> Reply:
         """200 once the mint is published, 202 if its hash takes too long."""
         raw = await read_json(request)
-        event = _event_request(parse_object(raw), self._caller(request, raw))
+        body = parse_object(raw)
+        if are_slow(body.values()):
+            await self._turns.take()
+        event = _event_request(body, self._caller(request, raw))
         recorded = await self._events.record(event)
         status = 202 if recorded.status == "queued" else 200
         return json_reply(models.ManualEventResponse.body(recorded), status)
@@ -112,7 +117,11 @@ class EventHandlers:
         raw = await read_json(request)
         bulk = BulkEventsBody.from_json(parse_object(raw))
         caller = self._caller(request, raw)
-        items = [_event_or_error(item, index, caller) for index, item in enumerate(bulk.events)]
+        items = []
+        for index, item in enumerate(bulk.events):
+            if isinstance(item, dict) and are_slow(item.values()):
+                await self._turns.take()
+            items.append(_event_or_error(item, index, caller))
         return json_reply(BulkEventsResponse.body(await self._events.record_all(items)))
 
     def _caller(self, request: Request, raw: bytes) -> models.Caller:

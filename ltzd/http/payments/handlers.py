@@ -33,6 +33,7 @@ from ltzd.http.payments.models import (
 from ltzd.http.requests.idempotency_key import key_lines
 from ltzd.http.requests.json_body import parse_object, read_body, read_json
 from ltzd.http.requests.rate_limits import PerClientLimits, count_request
+from ltzd.http.requests.validation_turns import ValidationTurns, are_slow
 from ltzd.http.responses import Reply, json_reply
 from ltzd.http.routes import add_route
 from ltzd.http.services import PaymentService
@@ -75,6 +76,7 @@ class PaymentHandlers:
         self._limits = limits
         self._per_client = per_client
         self._explorer_url = explorer_url
+        self._turns = ValidationTurns()
 
     @raises(
         BodyUnreadable,
@@ -90,6 +92,8 @@ class PaymentHandlers:
     )
     async def create_checkout(self, request: Request) -> Reply:
         body = parse_object(await read_json(request))
+        if are_slow(body.values()):
+            await self._turns.take()
         checkout = checkout_request(body, key_lines(request))
         limit = self._per_client.checkouts
         await count_request(request, self._limits, limit, too_many_checkouts)

@@ -17,6 +17,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.concurrency.clock import loop_time
+from ltzd.concurrency.line_limits import LineLimits
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.answers import error_code_in, requested_wait
 from ltzd.providers.outbound.http_client import (
@@ -80,6 +81,7 @@ class IdentityCalls(AsyncCloseable):
         self._base_url = policy.base_url.rstrip("/")
         self._retries = RetryPolicy(policy.max_attempts, policy.first_pause_seconds)
         self._slots = asyncio.Semaphore(policy.max_concurrent)
+        self._lines = LineLimits()
         self._http = HttpClient(
             max_body_bytes=_MAX_BODY_BYTES,
             max_connections=policy.max_concurrent,
@@ -97,14 +99,20 @@ class IdentityCalls(AsyncCloseable):
             async with asyncio.timeout_at(deadline):
                 yield deadline
         except TimeoutError as error:
-            _log.warning("identity_unavailable", reason="no answer in time")
+            self._log_unavailable("no answer in time")
             raise IdentityUnavailable("The identity provider did not answer in time") from error
         except TransientFailure as error:
-            _log.warning("identity_unavailable", reason=error.reason)
+            self._log_unavailable(error.reason)
             raise IdentityUnavailable(error.message) from error
         except MalformedAnswerError as error:
             _log.warning("identity_answer_malformed", reason=str(error))
             raise IdentityUnavailable("The identity provider's answer is malformed") from error
+
+    def _log_unavailable(self, reason: str) -> None:
+        """A stranger's bulk request of invented users causes fifty of these lines."""
+        left_out = self._lines.take("identity_unavailable")
+        if left_out is not None:
+            _log.warning("identity_unavailable", reason=reason, left_out=left_out)
 
     async def send(
         self,

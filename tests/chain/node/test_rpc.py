@@ -66,6 +66,15 @@ async def test_an_odd_error_object_is_still_an_rpc_error(error_object: object) -
             await rpc.call("eth_call")
 
 
+async def test_an_error_text_holds_no_line_break_and_no_code_for_a_terminal() -> None:
+    text = "fine\nltzd: run: rm\r\x1b[2J\x1b]0;title\x07\x9b31m\u202e\u2028end"
+    async with a_server(lambda request: error(request, text)) as rpc:
+        with pytest.raises(RpcError) as raised:
+            await rpc.call("eth_chainId")
+    assert raised.value.message.isprintable()
+    assert raised.value.message.startswith("fine ltzd: run: rm")
+
+
 async def test_replies_in_disorder_are_put_in_order() -> None:
     async with a_server(lambda request: list(reversed(echo(request)))) as rpc:
         assert await rpc.batch(CALLS) == [1, 2, 3]

@@ -710,3 +710,16 @@ async def wallets_of_everyone(api: Api) -> list[bytes]:
 def _rows(value: object) -> list[dict[str, object]]:
     assert isinstance(value, list)
     return value
+
+
+async def test_look_ups_of_a_stranger_write_a_bounded_number_of_lines() -> None:
+    """A bulk request of invented users causes fifty look-ups."""
+    nobody = IdentityPolicy(base_url=NO_NODE, app_id="a", app_secret="s", timeout_seconds=0.2)
+    async with IdentityClient(nobody) as client:
+        with capture_logs() as lines:
+            await asyncio.gather(
+                *(client.wallet_of_email(f"{n}@shop.example") for n in range(100)),
+                return_exceptions=True,
+            )
+    assert {line["event"] for line in lines} == {"identity_unavailable"}
+    assert 1 <= len(lines) <= 20
