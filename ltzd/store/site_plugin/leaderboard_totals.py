@@ -151,7 +151,8 @@ async def read_top(
 
 # Only the metric's part is read, in the order of its index, and no more rows than are answered.
 # A wallet's user is the one whose e-mail address leads to it. A wallet that a user is linked to, or
-# has left, has no user: the user is ranked with the own wallet.
+# has left, has no user: the user is ranked with the own wallet. Of several members with one wallet,
+# who may have typed somebody's e-mail address, the one is named whom the wallet's owner has linked.
 TOP = """
 SELECT first.wallet, first.value,
        (SELECT u.id
@@ -162,7 +163,8 @@ SELECT first.wallet, first.value,
        (SELECT m.username
           FROM site_members m
          WHERE m.brand_id = $1 AND m.wallet = first.wallet
-         ORDER BY m.seen_at DESC, m.host, m.site_user_id
+         ORDER BY EXISTS (SELECT FROM active_site_links l WHERE l.id = m.link_id) DESC,
+                  m.seen_at DESC, m.host, m.site_user_id
          LIMIT 1) AS username,
        (SELECT sum(t.ranked)::bigint
           FROM leaderboard_totals t

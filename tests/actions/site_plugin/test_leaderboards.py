@@ -72,6 +72,24 @@ async def a_member(
     return user
 
 
+async def link_first_member(pool: Pool, brand: Brand, user: UUID, wallet: Address = ANN) -> None:
+    await value(
+        pool,
+        """
+        WITH link AS (
+          INSERT INTO site_links (id, brand_id, host, site_user_id, user_id, subject, wallet,
+                                  daily_allowance, expires_at)
+          VALUES (gen_random_uuid(), $1, 'site.example', 1, $2, 'did:ann', $3, 0,
+                  now() + interval '1 day')
+          RETURNING id)
+        UPDATE site_members SET link_id = link.id FROM link WHERE site_user_id = 1
+        """,
+        brand.address,
+        user,
+        wallet,
+    )
+
+
 async def a_user(pool: Pool, wallet: Address = ANN) -> UUID:
     user = uuid4()
     await value(
@@ -149,6 +167,22 @@ async def test_a_wallet_without_a_user_is_identified_by_itself(pool: Pool) -> No
     assert first.username == "ann"
     assert second.user_identifier == identifier(key, BOB)
     assert second.username == f"member-{second.user_identifier[:6]}"
+
+
+async def test_the_owners_member_is_named_however_late_another_one_types_the_address(
+    pool: Pool,
+) -> None:
+    brand = await apply(pool, a_brand())
+    await Earnings(pool).earn(Earned(ANN, 2))
+    ann = await a_member(pool, brand, "ann")
+    await a_member(pool, brand, "mallory", user=ann)
+    (entry,) = await entries(pool, brand)
+    assert entry.username == "mallory", "seen last, while nobody has shown to own the wallet"
+
+    await link_first_member(pool, brand, ann)
+
+    (entry,) = await entries(pool, brand)
+    assert entry.username == "ann"
 
 
 @pytest.mark.parametrize(
