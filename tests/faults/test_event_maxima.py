@@ -47,7 +47,7 @@ async def a_brand(instance: Instance, folder: Path, rule: str, settings: str = "
         async with instance.http.get(url) as reply:
             return reply.status == 200
 
-    await until(is_in_force, 1.0)
+    await until(is_in_force)
     return brand_id
 
 

@@ -40,6 +40,8 @@ START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 _PREFIX = "ltzd-instance-"
 _KEEP = "in-use"
+_NO_WALLET_YET = "Identity provider unavailable"
+"""The error of an event, whose status is 500, while a new wallet takes longer than it waits."""
 _WELCOME = "\nltzd is ready on http"
 _SURELY_HELD_AFTER_SECONDS = 60.0
 _PR_SET_PDEATHSIG = 1
@@ -51,6 +53,8 @@ class Answer:
 
     status: int
     body: Mapping[str, Any]
+    seconds: float = 0.0
+    """From the request to the answer, by the clock that ltzd has, too."""
 
     @property
     def event_id(self) -> str:
@@ -298,16 +302,43 @@ class Instance:
             "domain": self.dev_json["brand"]["domain"],
         } | changes
         url = f"{self.base_url}/service-api/manual-event"
+        begun = time.time()
         async with self.http.post(url, json=body) as reply:
-            return Answer(reply.status, await reply.json())
+            return Answer(reply.status, await reply.json(), time.time() - begun)
+
+    async def taken_event(self, email: str, **changes: object) -> Answer:
+        """Posts an event, and again while it is refused because something is busy or away.
+
+        A machine that stands still for seconds has events refused; nothing is recorded then.
+        """
+
+        async def answer() -> Answer | None:
+            answer = await self.post_event(email, **changes)
+            is_away = answer.status == 503 or answer.body.get("error") == _NO_WALLET_YET
+            return None if is_away else answer
+
+        taken = await until(answer)
+        assert taken is not None
+        return taken
 
     async def event(self, event_id: str) -> dict[str, Any]:
-        """Reads an existing event."""
-        url = f"{self.base_url}/service-api/events/{event_id}"
-        async with self.http.get(url) as reply:
-            assert reply.status == 200, await reply.text()
-            body: dict[str, Any] = await reply.json()
-            return body
+        """Reads an existing event, once nothing is busy or away any more."""
+        return await self.read(f"/service-api/events/{event_id}")
+
+    async def read(self, path: str, **headers: str) -> dict[str, Any]:
+        """Reads what there is, again while the answer is 503 as on a machine that stood still."""
+
+        async def answer() -> dict[str, Any] | None:
+            async with self.http.get(f"{self.base_url}{path}", headers=headers) as reply:
+                if reply.status == 503:
+                    return None
+                assert reply.status == 200, await reply.text()
+                body: dict[str, Any] = await reply.json()
+                return body
+
+        read = await until(answer)
+        assert read is not None
+        return read
 
     async def minted(self, event_id: str, seconds: float = 60.0) -> dict[str, Any]:
         """Returns the event once its mint is indexed."""
