@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from time import monotonic
+from time import time
 
 import pytest
 from structlog.testing import capture_logs
@@ -295,10 +295,10 @@ async def test_the_defaults_let_another_process_take_over_within_five_seconds(
     async with a_silent_proxy(database_url) as (proxy, through), a_holder(Leases(through)):
         waiting = await a_standby(Leases(database_url))
         proxy.swallow()
-        begun = monotonic()
+        begun = time()
         watch = Stopwatch()
         await waiting
-        assert monotonic() - begun > 2.0
+        assert time() - begun > 2.0
         assert watch.seconds() < 10.0, "5 s, or twice as long on a loaded machine"
 
 
@@ -308,8 +308,8 @@ async def test_a_frozen_process_has_lost_the_lease_when_it_wakes_up(
     """A blocked event loop is as frozen as a process after SIGSTOP; another one takes over."""
     holder = Leases(database_url, LOST_AFTER_ANY_PAUSE)
     async with a_holder(holder) as holding:
-        frozen_until = monotonic() + 1.5
-        while monotonic() < frozen_until:
+        frozen_until = time() + 1.5
+        while time() < frozen_until:
             pass
         async with asyncio.timeout(20):
             await holding
