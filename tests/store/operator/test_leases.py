@@ -271,6 +271,7 @@ async def test_an_outage_is_two_lines_of_the_log_however_often_a_lease_is_wanted
     assert (ended["event"], ended["failures"]) == ("leases.connection_back", 3)
 
 
+@pytest.mark.usefixtures("stalls_count")
 async def test_a_network_that_swallows_packets_ends_the_term_before_another_process_takes_over(
     database_url: str,
 ) -> None:
