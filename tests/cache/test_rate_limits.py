@@ -119,7 +119,7 @@ async def test_a_window_tells_what_is_left_and_when_it_ends(redis: RedisServer) 
         assert {window.limit for window in windows} == {2}
         begun, _, begun_before = hits_in_turn[0]
         for before, window, after in hits_in_turn:
-            # What is left was read between the two times, and is told as of the second one.
+            # The time left was read between the two times, and is told as of the second one.
             assert window.reset_at >= begun + 60 - 0.05
             assert window.reset_at <= begun_before + 60 + (after - before) + 0.05
 
