@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from time import time
+from time import monotonic, time
 
 import pytest
 from structlog.testing import capture_logs
@@ -309,8 +309,8 @@ async def test_a_frozen_process_has_lost_the_lease_when_it_wakes_up(
     """A blocked event loop is as frozen as a process after SIGSTOP; another one takes over."""
     holder = Leases(database_url, LOST_AFTER_ANY_PAUSE)
     async with a_holder(holder) as holding:
-        frozen_until = time() + 1.5
-        while time() < frozen_until:
+        frozen_until = monotonic() + 1.5
+        while monotonic() < frozen_until:
             pass
         async with asyncio.timeout(20):
             await holding
