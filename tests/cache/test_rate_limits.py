@@ -1,10 +1,11 @@
 """Rate limits on a real Redis, and without one: gone, hanging, refusing, and back again."""
 
 import asyncio
+import itertools
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
@@ -28,7 +29,7 @@ from tests.support.waiting import Stopwatch, until
 TEN = RateLimit("events_per_ip", 10, 60)
 SOON = 0.05
 """A pause between trials short enough for a test."""
-PATIENT = 10.0
+PATIENT = 60.0
 """So that a busy machine is no outage where there should be none."""
 
 
@@ -62,6 +63,35 @@ def within(windows: list[RateLimitStatus]) -> int:
     return sum(window.is_within for window in windows)
 
 
+async def in_one_window(seconds: int, check: Callable[[str], Awaitable[None]]) -> tuple[float, str]:
+    """Checks what holds while a window lasts; returns the time before, and the window's key.
+
+    The check is made again in another window if it fails and took as long as a window does, as on a
+    machine that stands still.
+    """
+    for number in itertools.count():
+        begun, key = time.time(), f"x{number}"
+        try:
+            await check(key)
+        except AssertionError:
+            if time.time() - begun < seconds:
+                raise
+        else:
+            return begun, key
+    raise AssertionError("unreachable")
+
+
+@contextmanager
+def hanging(redis: RedisServer, limits: RateLimits) -> Iterator[None]:
+    """Redis answers nobody. Only meanwhile are the calls of `limits` as impatient as ltzd's."""
+    windows = limits._redis
+    assert windows is not None
+    with redis.hanging():
+        windows._timeout_seconds = TIMEOUT_SECONDS
+        yield
+        windows._timeout_seconds = PATIENT
+
+
 def value(name: str, **labels: str) -> float:
     return telemetry.REGISTRY.get_sample_value(name, labels) or 0.0
 
@@ -69,22 +99,29 @@ def value(name: str, **labels: str) -> float:
 # --- counting ------------------------------------------------------------------------------------
 
 
-async def four(redis_url: str | None) -> list[RateLimitStatus]:
+async def four(redis_url: str | None) -> list[tuple[float, RateLimitStatus, float]]:
+    """Four hits, each between the times before and after it."""
+    limit = replace(TEN, max_hits=2)
     async with RateLimits(redis_url, timeout_seconds=PATIENT) as limits:
-        return [await limits.hit(replace(TEN, max_hits=2), "brand", "192.0.2.7") for _ in range(4)]
+        return [
+            (time.time(), await limits.hit(limit, "brand", "192.0.2.7"), time.time())
+            for _ in range(4)
+        ]
 
 
+@pytest.mark.usefixtures("stalls_count")
 async def test_a_window_tells_what_is_left_and_when_it_ends(redis: RedisServer) -> None:
     for url in (redis.url, None):
-        begun = time.time()
-        first, *rest = await four(url)
-        ended = time.time()
-        assert [window.is_within for window in (first, *rest)] == [True, True, False, False]
-        assert [window.remaining for window in (first, *rest)] == [1, 0, 0, 0]
-        assert {window.limit for window in (first, *rest)} == {2}
-        for window in (first, *rest):
-            assert begun + 60 - 0.1 <= window.reset_at <= ended + 61
-            assert window.reset_at == pytest.approx(first.reset_at, abs=0.05)
+        hits_in_turn = await four(url)
+        windows = [window for _, window, _ in hits_in_turn]
+        assert [window.is_within for window in windows] == [True, True, False, False]
+        assert [window.remaining for window in windows] == [1, 0, 0, 0]
+        assert {window.limit for window in windows} == {2}
+        begun, _, begun_before = hits_in_turn[0]
+        for before, window, after in hits_in_turn:
+            # The time left was read between the two times, and is told as of the second one.
+            assert window.reset_at >= begun + 60 - 0.05
+            assert window.reset_at <= begun_before + 60 + (after - before) + 0.05
 
 
 @pytest.mark.parametrize("is_shared", [True, False], ids=["redis", "memory"])
@@ -152,7 +189,10 @@ async def test_a_changed_maximum_holds_in_windows_under_way(
 @pytest.mark.parametrize("loses", ["server", "data"])
 async def test_what_a_process_has_claimed_stays_claimed_though_redis_is_lost(loses: str) -> None:
     """A nonce that Redis alone knew could be used again as soon as Redis was away."""
-    async with a_redis_server() as server, RateLimits(server.url) as limits:
+    async with (
+        a_redis_server() as server,
+        RateLimits(server.url, timeout_seconds=PATIENT) as limits,
+    ):
         assert await limits.use_once("nonces", 600, [("a",), ("b",)]) == [True, True]
         if loses == "server":
             await server.stop()
@@ -170,17 +210,18 @@ async def test_what_a_process_has_claimed_stays_claimed_though_redis_is_lost(los
 async def test_a_window_ends_though_refused_hits_go_on(redis: RedisServer, is_shared: bool) -> None:
     once = RateLimit("once", 1, 1)
     async with RateLimits(redis.url if is_shared else None, timeout_seconds=PATIENT) as limits:
-        begun = time.monotonic()
-        watch = Stopwatch()
-        assert (await limits.hit(once, "x")).is_within
+
+        async def is_spent(key: str) -> None:
+            assert (await limits.hit(once, key)).is_within
+            assert not (await limits.hit(once, key)).is_within
+
+        begun, key = await in_one_window(1, is_spent)
 
         async def again() -> bool:
-            return (await limits.hit(once, "x")).is_within
+            return (await limits.hit(once, key)).is_within
 
-        assert not await again()
-        assert await until(again, 3.0)
-        assert time.monotonic() - begun > 0.9
-        assert watch.seconds() < 2.0
+        assert await until(again)
+        assert time.time() - begun > 0.9
 
 
 async def test_a_hit_is_one_call(redis: RedisServer, limits: RateLimits) -> None:
@@ -249,23 +290,27 @@ async def test_a_spent_window_is_known_without_asking_until_it_ends(
 ) -> None:
     async with RateLimits(redis.url if is_shared else None, timeout_seconds=PATIENT) as limits:
         soon = RateLimit("soon_spent", 3, 2)
-        await hits(limits, 2, "x", limit=soon)
-        assert limits.exhausted(soon, "x") is None
-        await hits(limits, 1, "x", limit=soon)
-        exhausted = limits.exhausted(soon, "X")
-        assert exhausted is not None
-        assert (exhausted.is_within, exhausted.limit, exhausted.remaining) == (False, 3, 0)
-        assert time.time() < exhausted.reset_at <= time.time() + 2
-        assert limits.exhausted(soon, "y") is None
-        assert limits.exhausted(replace(soon, max_hits=4), "x") is None, (
-            "more may be allowed at once"
-        )
+
+        async def is_known(key: str) -> None:
+            await hits(limits, 2, key, limit=soon)
+            assert limits.exhausted(soon, key) is None
+            await hits(limits, 1, key, limit=soon)
+            exhausted = limits.exhausted(soon, key.upper())
+            assert exhausted is not None
+            assert (exhausted.is_within, exhausted.limit, exhausted.remaining) == (False, 3, 0)
+            assert time.time() < exhausted.reset_at <= time.time() + 2
+            assert limits.exhausted(soon, "y") is None
+            assert limits.exhausted(replace(soon, max_hits=4), key) is None, (
+                "more may be allowed at once"
+            )
+
+        _, key = await in_one_window(2, is_known)
 
         async def is_over() -> bool:
-            return limits.exhausted(soon, "x") is None
+            return limits.exhausted(soon, key) is None
 
         await until(is_over)
-        assert (await limits.hit(soon, "x")).is_within
+        assert (await limits.hit(soon, key)).is_within
 
 
 async def test_spent_windows_are_remembered_of_a_bounded_number() -> None:
@@ -314,9 +359,13 @@ async def test_a_redis_that_is_not_there_is_said_once_and_counted_around() -> No
     assert value("ltzd_cache_redis_errors_total") == errors + 1
 
 
+def trying_often(redis: RedisServer) -> RateLimits:
+    return RateLimits(redis.url, timeout_seconds=PATIENT, retry_seconds=SOON)
+
+
 async def refuses(redis: RedisServer, *settings: tuple[str, str]) -> None:
     """Hits are counted in memory while Redis has these settings, and in Redis again afterwards."""
-    async with redis.client() as client, RateLimits(redis.url, retry_seconds=SOON) as limits:
+    async with redis.client() as client, trying_often(redis) as limits:
         before = {name: (await client.config_get(name))[name] for name, _ in settings}
         try:
             for name, text in settings:
@@ -351,7 +400,7 @@ async def test_a_full_redis_refuses_nobody(redis: RedisServer) -> None:
 
 
 async def test_a_redis_that_may_not_be_written_refuses_nobody(redis: RedisServer) -> None:
-    async with redis.client() as client, RateLimits(redis.url, retry_seconds=SOON) as limits:
+    async with redis.client() as client, trying_often(redis) as limits:
         await client.replicaof("127.0.0.1", free_port())
         try:
             assert within(await hits(limits, 30, "x")) == 10
@@ -390,7 +439,7 @@ async def test_a_server_that_is_no_redis_refuses_nobody(greeting: bytes) -> None
 
 @pytest.mark.parametrize("ends", ["stop", "kill"])
 async def test_a_redis_that_ends_on_the_way_is_counted_around_until_it_is_back(ends: str) -> None:
-    async with a_redis_server() as server, RateLimits(server.url, retry_seconds=SOON) as limits:
+    async with a_redis_server() as server, trying_often(server) as limits:
         assert within(await hits(limits, 8, "x")) == 8
         with capture_logs() as logs:
             under_way = [asyncio.create_task(limits.hit(TEN, "y")) for _ in range(40)]
@@ -407,9 +456,9 @@ async def test_a_redis_that_ends_on_the_way_is_counted_around_until_it_is_back(e
 async def test_a_redis_that_hangs_costs_its_callers_little_and_one_of_them_tries_again(
     redis: RedisServer,
 ) -> None:
-    async with RateLimits(redis.url, retry_seconds=1.5) as limits:
+    async with RateLimits(redis.url, timeout_seconds=PATIENT, retry_seconds=1.5) as limits:
         await hits(limits, 20, "warm")
-        with redis.hanging(), capture_logs() as logs:
+        with hanging(redis, limits), capture_logs() as logs:
             begun = time.monotonic()
             watch = Stopwatch()
             assert within(await hits(limits, 40, "x")) == 10
@@ -433,9 +482,9 @@ async def test_a_redis_that_hangs_costs_its_callers_little_and_one_of_them_tries
 
 async def test_answers_that_come_too_late_are_nobody_elses(redis: RedisServer) -> None:
     """A connection given up while Redis hung must not tell the next caller what it owed."""
-    async with RateLimits(redis.url, retry_seconds=SOON) as limits:
+    async with trying_often(redis) as limits:
         await hits(limits, 50, "many")
-        with redis.hanging():
+        with hanging(redis, limits):
             await hits(limits, 50, "many")
         await comes_back(redis, limits)
         for number in range(50):
@@ -574,10 +623,11 @@ async def test_redis_is_reached_over_tls_if_its_certificate_is_good(
     redis: RedisServer, tmp_path: Path
 ) -> None:
     async with over_tls(redis, tmp_path) as (url, certificate), redis.client() as client:
-        async with RateLimits(url) as limits:
+        async with RateLimits(url, timeout_seconds=PATIENT) as limits:
             assert (await limits.hit(TEN, "x")).is_within
             assert await client.dbsize() == 0
-        async with RateLimits(f"{url}?ssl_ca_certs={certificate}", timeout_seconds=2.0) as limits:
+        trusting = f"{url}?ssl_ca_certs={certificate}"
+        async with RateLimits(trusting, timeout_seconds=PATIENT) as limits:
             assert (await limits.hit(TEN, "x")).is_within
             assert await client.dbsize() == 1
 
@@ -586,7 +636,8 @@ async def test_redis_is_reached_over_a_unix_socket(redis: RedisServer, tmp_path:
     password = redis.url.partition("@")[0].rpartition(":")[2]
     path = tmp_path / "redis.sock"
     async with await asyncio.start_unix_server(to_redis(redis), path), redis.client() as client:
-        async with RateLimits(f"unix://:{password}@{path}?db=3") as limits:
+        address = f"unix://:{password}@{path}?db=3"
+        async with RateLimits(address, timeout_seconds=PATIENT) as limits:
             assert (await limits.hit(TEN, "x")).is_within
         await client.select(3)
         assert await client.dbsize() == 1
@@ -621,7 +672,7 @@ async def test_the_state_of_redis_is_known_without_any_request(redis: RedisServe
 async def test_a_redis_that_answers_and_takes_no_hit_counts_as_away(
     redis: RedisServer, refuse: str, accept: str
 ) -> None:
-    async with redis.client() as client, RateLimits(redis.url, retry_seconds=SOON) as limits:
+    async with redis.client() as client, trying_often(redis) as limits:
         watching = asyncio.create_task(limits.watch(SOON))
         await client.execute_command(*refuse.split())
         try:

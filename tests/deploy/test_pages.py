@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import asyncpg
+import psutil
 import pytest
 import pytest_asyncio
 from sqlalchemy.exc import DBAPIError
@@ -200,12 +201,33 @@ class Shell:
         assert self._process.stdout is not None
         self._process.stdin.write(f". {file}\necho '{mark.decode().strip()}'\n".encode())
         lines: list[bytes] = []
-        async with asyncio.timeout(120):
-            while not lines or not lines[-1].endswith(mark):
-                line = await self._process.stdout.readline()
-                assert line, f"{block}\n{(self._server.root / 'shell.log').read_text()}"
-                lines.append(line)
+        while not lines or not lines[-1].endswith(mark):
+            line = await self._line(self._process.stdout)
+            assert line, f"{block}\n{(self._server.root / 'shell.log').read_text()}"
+            lines.append(line)
         return b"".join(lines).removesuffix(mark).decode()
+
+    async def _line(self, output: asyncio.StreamReader) -> bytes:
+        """Waits for the next line as long as the shell's programs work, however slowly."""
+        worked = -1.0
+        while True:
+            try:
+                async with asyncio.timeout(60):
+                    return await output.readline()
+            except TimeoutError:
+                before, worked = worked, cpu_seconds(self._process.pid)
+                assert worked > before, "the shell waits for something"
+
+
+def cpu_seconds(pid: int) -> float:
+    """The seconds of a core that a process, and all that it has started, have used."""
+    used = 0.0
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for each in (process, *process.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                used += sum(each.cpu_times()[:4])
+    return used
 
 
 @asynccontextmanager

@@ -89,7 +89,7 @@ ttl_seconds = 1
             async with instance.http.get(url) as reply:
                 return reply.status == 200
 
-        await until(is_in_force, 2.0)
+        await until(is_in_force)
         yield community
 
 
@@ -170,7 +170,7 @@ async def test_a_members_perk_can_be_claimed_once_the_platform_confirms_membersh
     async def is_claimed() -> bool:
         return bool((await claim()).status == 200)
 
-    await until(is_claimed, 10)
+    await until(is_claimed)
 
 
 async def test_a_claim_without_a_linked_account_is_refused_with_that_reason(

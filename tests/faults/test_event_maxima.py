@@ -21,6 +21,8 @@ from tests.support.instances.instance import Answer, Instance
 from tests.support.instances.load import a_load, post_all
 from tests.support.waiting import until
 
+ACCEPTED = {200, 202}
+"""With the hash of the mint, or without it if the lane takes longer than an answer waits."""
 MAXIMUM = 777
 CROWD = 10_000
 
@@ -47,7 +49,7 @@ async def a_brand(instance: Instance, folder: Path, rule: str, settings: str = "
         async with instance.http.get(url) as reply:
             return reply.status == 200
 
-    await until(is_in_force, 1.0)
+    await until(is_in_force)
     return brand_id
 
 
@@ -65,17 +67,17 @@ async def minted(instance: Instance, events: set[UUID]) -> int:
 
 
 def accepted(answers: Sequence[Answer]) -> list[Answer]:
-    return [answer for answer in answers if answer.status in {200, 202}]
+    return [answer for answer in answers if answer.status in ACCEPTED]
 
 
 async def test_fifty_identical_concurrent_events_are_recorded_and_minted_once(
     instance: Instance,
 ) -> None:
     (email,) = addresses(1)
-    answers = await asyncio.gather(*(instance.post_event(email) for _ in range(50)))
+    answers = await asyncio.gather(*(instance.taken_event(email) for _ in range(50)))
 
-    assert Counter(answer.status for answer in answers) == {200: 1, 409: 49}
     (first,) = accepted(answers)
+    assert Counter(answer.status for answer in answers if answer is not first) == {409: 49}
     duplicate = {
         "success": False,
         "error": "Duplicate event",
@@ -143,7 +145,7 @@ async def test_kills_neither_exceed_a_maximum_nor_keep_it_from_being_reached(
     )
 
     # All are refused if the load itself has reached the maximum since the last start.
-    assert {answer.status for answer in answers} in ({200, 429}, {429})
+    assert {answer.status for answer in answers} - ACCEPTED == {429}
     await all_minted(one_instance)
     events = await recorded(one_instance, brand_id)
     assert len(events) == most
@@ -164,7 +166,8 @@ async def test_no_more_than_a_days_budget_is_minted(one_instance: Instance, tmp_
     answers = await post_all(
         one_instance, addresses(400), brandId=brand_id, eventType="custom_drop"
     )
-    assert Counter(answer.status for answer in answers) == {200: 142, 429: 258}
+    assert len(accepted(answers)) == 142
+    assert {answer.status for answer in answers} - ACCEPTED == {429}
     refused: list[Any] = [answer.body for answer in answers if answer.status == 429]
     assert {body["details"]["reason"] for body in refused} == {"budget_exhausted"}
     await all_minted(one_instance)

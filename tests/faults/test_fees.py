@@ -158,7 +158,7 @@ async def a_patient_brand(instance: Instance, folder: Path) -> str:
         async with instance.http.get(url) as reply:
             return reply.status == 200
 
-    await until(is_in_force, 5.0)
+    await until(is_in_force)
     return brand_id
 
 

@@ -87,7 +87,7 @@ async def opened(
         applied = await ltzd("brand", "apply", file, "--data-dir", instance.data_dir)
         shop = Shop(perks, api, brand, applied.json["apiKey"], *collections)
         await perks.head_is_indexed()
-        await until(lambda: _is_in_force(shop), 2.0)
+        await until(lambda: _is_in_force(shop))
         yield shop
 
 
@@ -179,7 +179,7 @@ async def test_the_api_is_asked_once_while_its_result_holds_and_again_afterwards
         await shop.refused(brief, shop.brief)
         return shop.api.count(brief.wallet) == 2
 
-    await until(is_asked_again, 5.0)
+    await until(is_asked_again)
 
 
 @pytest.mark.parametrize("path", [KEYED, KEYLESS])
@@ -328,10 +328,10 @@ async def test_the_constraints_of_a_disabled_brand_still_refuse_claims(shop: Sho
     async def is_disabled() -> bool:
         return not await _is_in_force(shop)
 
-    await until(is_disabled, 2.0)
+    await until(is_disabled)
     await shop.refused(user, shop.holding)
     await shop.refused(user)
     assert shop.api.count(user.wallet) == 1
     enabled = await ltzd("brand", "enable", shop.id, *where)
     assert enabled.code == 0, enabled.err
-    await until(lambda: _is_in_force(shop), 2.0)
+    await until(lambda: _is_in_force(shop))

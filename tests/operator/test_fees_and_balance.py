@@ -34,7 +34,7 @@ async def test_a_refused_mint_is_replaced_while_fees_fluctuate(world: World) -> 
             world.node.mine()
             return await attempts(world) > 1
 
-        await until(replaced_after_a_block, 4.0)  # Forty times POLICY.repeat_seconds.
+        await until(replaced_after_a_block)
 
 
 async def test_nothing_is_signed_against_a_balance_read_before_the_last_mint_was_mined(

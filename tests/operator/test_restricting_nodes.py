@@ -16,6 +16,7 @@ from ltzd.chain.contracts import ltz
 from ltzd.chain.node import second_opinions
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
+from ltzd.operator.lane import WalletLane
 from ltzd.operator.mints import references
 from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import NODE, LanePolicy, MintTarget, PauseBackoff
@@ -23,6 +24,7 @@ from ltzd.operator.relays.lane import RelayLane
 from ltzd.rules.operator.fees import GWEI
 from ltzd.store.database import Pool, transaction
 from ltzd.store.operator.leases import Leases
+from ltzd.values import Hash32
 from tests.support.chain.fake_node import CHAIN_ID, ETHER, LTZ_AT, FakeNode
 from tests.support.chain.fake_pool import QUICK, FakeNodePool, a_fake_pool
 from tests.support.chain.mint_world import POLICY, stop_of, true
@@ -130,10 +132,23 @@ async def rounds(node: FakeNode, count: int = 20) -> None:
     await until(lambda: true(node.call_counts["eth_getBlockByNumber"] >= before + count))
 
 
-async def mine_while_lying(world: RelayWorld, liar: FakeNode) -> None:
-    """Mines a block, and waits until the lane has read it from the liar."""
-    world.node.mine()
-    await rounds(liar, 4)
+async def mine_while_lying(world: RelayWorld, lane: WalletLane, *, takes_pool: bool = True) -> None:
+    """Mines two blocks, and waits until the lane reads its balance after each of them.
+
+    By the time that it reads the second one, it has read and set everything of the first one.
+    """
+    for _ in range(2):
+        world.node.mine(takes_pool=takes_pool)
+        head = world.node.blocks[-1].hash
+        await until(lambda: true(block_read(lane) == head))  # noqa: B023
+
+
+def block_read(lane: WalletLane) -> Hash32 | None:
+    """Returns the block after which the lane has read its balance last."""
+    if lane._funds is None or lane._funds._account_read is None:
+        return None
+    view, _ = lane._funds._account_read
+    return view.head.hash
 
 
 # --- a liar in use -----------------------------------------------------------------------------
@@ -147,9 +162,9 @@ async def test_one_nodes_restricting_lie_holds_up_no_relay(
     nodes = some_nodes(world, count)
     for node in nodes:
         node.balance = 100_000 * 10 * GWEI  # One relay, at three times the true fees.
-    async with relaying(world, *nodes) as (pool, _):
+    async with relaying(world, *nodes) as (pool, lane):
         lie(nodes[0])
-        await mine_while_lying(world, nodes[0])
+        await mine_while_lying(world, lane)
         await world.ask()
         await until(lambda: true(len(world.node.pool) == 1))
         await until(lambda: true(KINDS[lie] in pool.contradictions()[0]))
@@ -199,7 +214,7 @@ async def test_one_nodes_restricting_lie_holds_up_no_mint(
         async with running(lane.run()):
             await until(lambda: true(lane.is_ready))
             lie(nodes[0])
-            await mine_while_lying(world, nodes[0])
+            await mine_while_lying(world, lane)
             await world.queue()
             await world.settled("published")
             if count == 3:
@@ -294,11 +309,10 @@ async def test_a_low_gas_limit_and_a_high_base_fee_of_one_node_cancel_no_publish
 async def test_a_contradiction_that_lasts_is_logged_once(world: RelayWorld, count: int) -> None:
     nodes = some_nodes(world, count)
     with capture_logs() as logs:
-        async with relaying(world, *nodes) as (pool, _):
+        async with relaying(world, *nodes) as (pool, lane):
             base_fee_above_the_cap(nodes[0])
-            for _ in range(4):
-                world.node.mine()
-                await rounds(nodes[1], 2)
+            for _ in range(2):
+                await mine_while_lying(world, lane)
             assert "gas_price" in pool.contradictions()[0]
     events = [entry["event"] for entry in logs if entry["event"].startswith("node.")]
     wanted = ["node.disagrees"] if count == 3 else ["node.contested"] * 2
@@ -345,7 +359,7 @@ async def test_a_base_fee_that_one_node_shows_as_too_low_keeps_no_mint_from_bein
             await until(lambda: true(lane.is_ready))
             await world.queue()
             await world.settled("published")
-            await until(lambda: is_mined(world), 10.0)
+            await until(lambda: is_mined(world))
             assert "gas_price" in pool.contradictions()[0]
     assert len(set(world.node.sent()) | set(nodes[1].sent())) <= 4
 
@@ -419,11 +433,11 @@ async def test_an_answer_that_does_not_restrict_is_compared_with_no_other(
     world: RelayWorld, lie: Lie
 ) -> None:
     nodes = some_nodes(world, 2)
-    async with relaying(world, *nodes) as (pool, _):
+    async with relaying(world, *nodes) as (pool, lane):
         lie(nodes[1])
         for _ in range(3):
             await world.ask()
-            await mine_while_lying(world, nodes[0])
+            await mine_while_lying(world, lane)
         assert pool.contradictions() == [set(), set()]
         assert nodes[1].call_counts["eth_feeHistory"] == 0
         assert nodes[1].call_counts["eth_getBalance"] == 0
@@ -431,9 +445,9 @@ async def test_an_answer_that_does_not_restrict_is_compared_with_no_other(
 
 async def test_blocks_that_two_nodes_show_as_small_refuse_a_relay(world: RelayWorld) -> None:
     nodes = some_nodes(world, 2)
-    async with relaying(world, *nodes):
+    async with relaying(world, *nodes) as (_, lane):
         world.node.block_gas_limit = 90_000
-        await mine_while_lying(world, nodes[0])
+        await mine_while_lying(world, lane)
         (relay,) = await world.ask()
         await world.relays_are("failed")
         assert "above the 90000" in (await world.progress(relay)).reason
@@ -446,7 +460,7 @@ async def test_a_small_block_that_no_other_node_confirms_keeps_a_relay_waiting(
     async with relaying(world, *nodes) as (_, lane):
         gas_limit_of_30_000(nodes[0])
         nodes[1].is_down = True
-        await mine_while_lying(world, nodes[0])
+        await mine_while_lying(world, lane)
         await world.ask()
         await until(lambda: true(lane.pause.reason == "block_gas_unconfirmed"))
         await rounds(nodes[0])
@@ -464,11 +478,12 @@ async def test_a_small_block_that_no_other_node_confirms_cancels_no_published_re
         await world.settled("published")
         nodes[1].is_down = True
         gas_limit_of_30_000(nodes[0])
-        base_fee_that_no_balance_pays(nodes[0])
-        world.node.mine(takes_pool=False)
-        await until(lambda: true(lane.pause.reason == "block_gas_unconfirmed"))
+        await mine_while_lying(world, lane, takes_pool=False)
         await world.ask()
-        await rounds(nodes[0])
+        await until(lambda: true(lane.pause.reason == "block_gas_unconfirmed"))
+        # Fees are told at once, and the limit with the next block: a lane in between would pay.
+        base_fee_that_no_balance_pays(nodes[0])
+        await mine_while_lying(world, lane, takes_pool=False)
         assert await row_states(world.observer) == ["sent", "queued"]
         assert await value(world.observer, "SELECT count(*) FROM attempts") == 1
 
@@ -487,7 +502,7 @@ async def test_a_node_that_has_just_fallen_silent_holds_up_no_comparison(
             await until(lambda: true(lane.is_ready))
             nodes[1].is_hung = True
             base_fee_above_the_cap(nodes[0])
-            await mine_while_lying(world, nodes[0])
+            await mine_while_lying(world, lane)
             await world.ask()
             await until(lambda: true(lane.pause.reason == "fees"))
             assert not pool.is_usable(pool.members[1])
@@ -497,11 +512,11 @@ async def test_the_only_node_is_believed(world: RelayWorld) -> None:
     (node,) = some_nodes(world, 1)
     async with relaying(world, node) as (_, lane):
         no_balance(node)
-        await mine_while_lying(world, node)
+        await mine_while_lying(world, lane)
         await world.ask()
         await until(lambda: true(lane.pause.reason == "funds"))
         gas_limit_of_30_000(node)
-        await mine_while_lying(world, node)
+        await mine_while_lying(world, lane)
         await world.relays_are("failed")
 
 

@@ -277,8 +277,6 @@ async def test_a_standby_that_follows_the_promoted_server_is_used(clock: ManualC
         a_data_directory() as next_,
     ):
         primary = await postgres.start(first, postgres.UNSAFE_BUT_FAST)
-        async with pools(primary.url) as (before,), session(before) as connection:
-            await connection.execute("ALTER SYSTEM SET wal_keep_size = '1GB'")
         await a_copy(first, primary.url, next_, follows=True)
         promoted = await postgres.start(next_, postgres.UNSAFE_BUT_FAST)
         await a_copy(first, primary.url, other)

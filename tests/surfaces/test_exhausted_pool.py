@@ -15,7 +15,9 @@ from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Connection, Pool
 from tests.support.surfaces.event_surface import LiveBrand, an_event_surface, unlimited_rule
 
-BOUNDS = {"http_connections": 2, "http_wait_seconds": 0.2}
+BOUNDS = {"http_connections": 2, "http_wait_seconds": 60.0}
+WAIT_SECONDS = 0.2
+"""The bounded wait, from when all connections are in use: a busy machine may open one later."""
 AWAY = "Database unavailable"
 
 
@@ -27,13 +29,14 @@ async def brand(database_url: str, tmp_path: Path) -> AsyncIterator[LiveBrand]:
         brand = await surface.brand(unlimited_rule(), site=hosts)
         pool = surface.daemon.pools.http
         held = [await _connection_of(pool) for _ in range(2)]
+        pool.wait_seconds = WAIT_SECONDS
         yield brand
         for connection in held:
             await pool.release(connection)
 
 
 async def _connection_of(pool: Pool) -> Connection:
-    """Takes a connection however long the pool needs to open it."""
+    """Takes a connection however long others use it, or the pool needs to open it."""
     while True:
         with suppress(DatabaseUnavailable):
             return await pool.take()

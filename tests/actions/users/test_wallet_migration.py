@@ -653,7 +653,7 @@ async def test_concurrent_first_events_under_different_subjects_belong_to_one_us
             a_wallet(7),
         )
         slower = asyncio.create_task(local.events.record(a_request(EMAIL)))
-        await until(lambda: is_waited_for(local), 5)
+        await until(lambda: is_waited_for(local))
         await faster.commit()
         recorded = await slower
     rival.terminate()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from copy import copy
 from dataclasses import replace
-from time import monotonic
+from time import time
 
 import asyncpg
 import pytest
@@ -318,13 +318,13 @@ async def test_ten_lanes_of_a_process_are_taken_over_together(world: World) -> N
             holding = [group.create_task(_hold(old, name)) for name in names]
             await until(lambda: _held(world, 10))
             network.swallow()
-            begun = monotonic()
+            begun = time()
             taking = [group.create_task(_hold_once(new, name)) for name in names]
             watch = Stopwatch()
             async with asyncio.timeout(60.0):
                 await asyncio.wait(taking)
             assert watch.seconds() < TAKEOVER_SECONDS
-            assert monotonic() - begun > 1.0, "taken before they had expired"
+            assert time() - begun > 1.0, "taken before they had expired"
             await asyncio.wait(holding)
             network.heal()
 

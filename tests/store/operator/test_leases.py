@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from time import monotonic
+from time import monotonic, time
 
 import pytest
 from structlog.testing import capture_logs
@@ -271,6 +271,7 @@ async def test_an_outage_is_two_lines_of_the_log_however_often_a_lease_is_wanted
     assert (ended["event"], ended["failures"]) == ("leases.connection_back", 3)
 
 
+@pytest.mark.usefixtures("stalls_count")
 async def test_a_network_that_swallows_packets_ends_the_term_before_another_process_takes_over(
     database_url: str,
 ) -> None:
@@ -295,10 +296,10 @@ async def test_the_defaults_let_another_process_take_over_within_five_seconds(
     async with a_silent_proxy(database_url) as (proxy, through), a_holder(Leases(through)):
         waiting = await a_standby(Leases(database_url))
         proxy.swallow()
-        begun = monotonic()
+        begun = time()
         watch = Stopwatch()
         await waiting
-        assert monotonic() - begun > 2.0
+        assert time() - begun > 2.0
         assert watch.seconds() < 10.0, "5 s, or twice as long on a loaded machine"
 
 

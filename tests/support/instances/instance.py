@@ -26,6 +26,7 @@ import aiohttp
 import asyncpg
 import psutil
 
+from ltzd.actions.event_handler.policy import DEFAULT_POLICY
 from ltzd.dev.services import processes
 from tests.support.chain.tester import Rpc
 from tests.support.folders import data_parent
@@ -34,13 +35,16 @@ from tests.support.instances.fork_server import ForkedProcess
 from tests.support.log_watch import KEYS, faults_of, secrets_in
 from tests.support.ports import free_port
 from tests.support.told_logs import told_on_failure
-from tests.support.waiting import until
+from tests.support.waiting import Stopwatch, until
 
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 _PREFIX = "ltzd-instance-"
 _KEEP = "in-use"
+_NO_WALLET_YET = "Identity provider unavailable"
+"""The error of an event, whose status is 500, while a new wallet takes longer than it waits."""
 _WELCOME = "\nltzd is ready on http"
+_STOOD_STILL_SECONDS = 0.5
 _SURELY_HELD_AFTER_SECONDS = 60.0
 _PR_SET_PDEATHSIG = 1
 
@@ -51,6 +55,8 @@ class Answer:
 
     status: int
     body: Mapping[str, Any]
+    seconds: float = 0.0
+    """From the request to the answer, by the tests' clock: see `steady_clock`."""
 
     @property
     def event_id(self) -> str:
@@ -60,6 +66,17 @@ class Answer:
     def hash(self) -> str | None:
         transaction_hash: str | None = self.body["transactionHash"]
         return transaction_hash
+
+    def assert_timely(self) -> None:
+        """Checks that the answer has the hash of the mint, for which ltzd waits some seconds.
+
+        These may have run out while the machine stood still. By the tests' clock they then have
+        not, because it stood still, too.
+        """
+        if self.status == 202:
+            assert self.seconds < DEFAULT_POLICY.hash_wait - _STOOD_STILL_SECONDS, self.body
+        else:
+            assert (self.status, bool(self.hash)) == (200, True), self.body
 
 
 @dataclass(frozen=True)
@@ -298,16 +315,43 @@ class Instance:
             "domain": self.dev_json["brand"]["domain"],
         } | changes
         url = f"{self.base_url}/service-api/manual-event"
+        watch = Stopwatch()
         async with self.http.post(url, json=body) as reply:
-            return Answer(reply.status, await reply.json())
+            return Answer(reply.status, await reply.json(), watch.seconds())
+
+    async def taken_event(self, email: str, **changes: object) -> Answer:
+        """Posts an event, and again while it is refused because something is busy or away.
+
+        A machine that stands still for seconds has events refused; nothing is recorded then.
+        """
+
+        async def answer() -> Answer | None:
+            answer = await self.post_event(email, **changes)
+            is_away = answer.status == 503 or answer.body.get("error") == _NO_WALLET_YET
+            return None if is_away else answer
+
+        taken = await until(answer)
+        assert taken is not None
+        return taken
 
     async def event(self, event_id: str) -> dict[str, Any]:
-        """Reads an existing event."""
-        url = f"{self.base_url}/service-api/events/{event_id}"
-        async with self.http.get(url) as reply:
-            assert reply.status == 200, await reply.text()
-            body: dict[str, Any] = await reply.json()
-            return body
+        """Reads an existing event, once nothing is busy or away any more."""
+        return await self.read(f"/service-api/events/{event_id}")
+
+    async def read(self, path: str, **headers: str) -> dict[str, Any]:
+        """Reads what there is, again while the answer is 503 as on a machine that stood still."""
+
+        async def answer() -> dict[str, Any] | None:
+            async with self.http.get(f"{self.base_url}{path}", headers=headers) as reply:
+                if reply.status == 503:
+                    return None
+                assert reply.status == 200, await reply.text()
+                body: dict[str, Any] = await reply.json()
+                return body
+
+        read = await until(answer)
+        assert read is not None
+        return read
 
     async def minted(self, event_id: str, seconds: float = 60.0) -> dict[str, Any]:
         """Returns the event once its mint is indexed."""

@@ -42,12 +42,15 @@ class Load:
 async def post_all(
     instance: Instance, emails: Iterable[str], at_once: int = 100, **changes: object
 ) -> list[Answer]:
-    """Posts one event per address with limited concurrency; returns the answers in order."""
+    """Posts one event per address with limited concurrency; returns the answers in order.
+
+    An event that is refused because something is busy or away is posted again.
+    """
     gate = asyncio.Semaphore(at_once)
 
     async def post(email: str) -> Answer:
         async with gate:
-            return await instance.post_event(email, **changes)
+            return await instance.taken_event(email, **changes)
 
     return await asyncio.gather(*map(post, emails))
 

@@ -31,8 +31,11 @@ class Replica:
 async def a_copy(primary: Path, url: str, folder: Path, *, follows: bool = False) -> Replica:
     """Copies a running server, as of now, into an empty data directory.
 
-    With `follows` a server that is started on the copy receives what the primary commits later.
+    With `follows` a server that is started on the copy receives what the primary commits later,
+    however much that is by then: both servers keep their logs.
     """
+    if follows:
+        await _keep_logs(url)
     program = Path(postgres._program("pg_basebackup"))
     process = await asyncio.create_subprocess_exec(
         *(program, "--pgdata", folder / "postgres", "--dbname", url),
@@ -46,6 +49,16 @@ async def a_copy(primary: Path, url: str, folder: Path, *, follows: bool = False
     _give_to_owner_of(primary / "postgres", folder / "postgres")
     shutil.copy2(primary / "postgres.password", folder / "postgres.password")
     return Replica(folder)
+
+
+async def _keep_logs(url: str) -> None:
+    """A checkpoint, as of the next copy, would else delete what no standby has received yet."""
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute("ALTER SYSTEM SET wal_keep_size = '1GB'")
+        await connection.execute("SELECT pg_reload_conf()")
+    finally:
+        await connection.close()
 
 
 def _give_to_owner_of(primary: Path, cluster: Path) -> None:

@@ -269,7 +269,7 @@ async def test_a_node_or_provider_that_is_away_is_told_while_events_are_taken(
                 services[name.replace("_", "-")] == state for name, state in states.items()
             )
 
-        await until(is_so, 5)
+        await until(is_so)
 
     surface.node.is_down = True
     await says("degraded", blockchain="unavailable", database="connected")
