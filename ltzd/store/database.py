@@ -437,6 +437,16 @@ async def connect(
     return connection
 
 
+async def end_with_client(connection: Connection) -> None:
+    """Have the server cancel this session's statements soon after the client's process has ended.
+
+    A server learns otherwise only when it sends rows that nobody is left. Some platforms cannot
+    notice it: their servers refuse the setting.
+    """
+    with suppress(asyncpg.InvalidParameterValueError):
+        await connection.execute("SET client_connection_check_interval = '1s'")
+
+
 @asynccontextmanager
 async def transaction(pool: Pool) -> AsyncIterator[Connection]:
     """One database transaction. Raises DatabaseUnavailable as `session` does."""
