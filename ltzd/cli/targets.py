@@ -91,6 +91,9 @@ async def connection_to(url: str, command: str) -> AsyncIterator[Connection]:
     except database.LOST as error:
         if is_of_output(error):
             raise
+        misuse = database.misuse_of(error, connection)
+        if misuse is not None:
+            raise misuse from error
         raise DatabaseUnavailable(
             f"The database broke the command off ({reason_of(error)}): check whether the change "
             "was made before you repeat the command."
