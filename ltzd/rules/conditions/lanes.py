@@ -1,6 +1,6 @@
 """Conditions of the operator's lanes and wallets."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from ltzd.rules.conditions.facts import ClusterFacts, LaneState, WalletFacts
@@ -128,11 +128,17 @@ def _coins(wei: int) -> str:
 
 
 def judge_wallets(
-    facts: ClusterFacts, *, has_operator: bool, has_node: bool = True
+    facts: ClusterFacts,
+    *,
+    has_operator: bool,
+    has_node: bool = True,
+    stopped: Container[str | None] = (),
 ) -> Iterator[Condition]:
     """`has_operator` says whether any process has the role operator.
 
-    Without `has_node` another condition already reports why lanes wait for a node.
+    Without `has_node` another condition already reports why lanes wait for a node. `stopped` has
+    the names of wallets whose lanes are stopped: another condition reports why no process holds
+    them.
     """
     expected = INTENDED if has_node else INTENDED | {"node"}
     for wallet in facts.wallets:
@@ -141,8 +147,10 @@ def judge_wallets(
     if not has_operator:
         return  # The condition ROLE_ABSENT covers all lanes.
     for kind, consequence in _DUTIES.items():
-        wallets = [wallet for wallet in facts.wallets if wallet.kind == kind]
-        if any(wallet.holder is not None for wallet in wallets):
+        all_wallets = [wallet for wallet in facts.wallets if wallet.kind == kind]
+        wallets = [each for each in all_wallets if checksummed(each.wallet) not in stopped]
+        is_reported = bool(all_wallets) and not wallets
+        if is_reported or any(wallet.holder is not None for wallet in all_wallets):
             continue
         known = ", ".join(checksummed(wallet.wallet) for wallet in wallets[:3])
         cause = f"no process holds its wallets ({known})" if wallets else "no wallet has this kind"
@@ -151,15 +159,17 @@ def judge_wallets(
             f"No process holds a {kind} lane, so {consequence}: {cause}",
             kind,
         )
-    yield from _unserved(facts.wallets)
+    yield from _unserved(facts.wallets, stopped)
 
 
-def _unserved(wallets: Collection[WalletFacts]) -> Iterator[Condition]:
+def _unserved(
+    wallets: Collection[WalletFacts], stopped: Container[str | None]
+) -> Iterator[Condition]:
     held_kinds = {wallet.kind for wallet in wallets if wallet.holder is not None}
     for wallet in wallets:
         is_covered = wallet.kind in _DUTIES and wallet.kind not in held_kinds  # by LANE_UNHELD
-        if wallet.holder is None and not is_covered:
-            name = checksummed(wallet.wallet)
+        name = checksummed(wallet.wallet)
+        if wallet.holder is None and not is_covered and name not in stopped:
             yield Condition(
                 ConditionKind.WALLET_UNSERVED,
                 f"No process serves the {wallet.kind} wallet {name}: give a process its key, or "
