@@ -324,8 +324,10 @@ async def test_a_replay_that_ends_early_goes_on_where_it_says(
 
     assert broken.code == 1
     assert "broke the command off" in broken.err
-    told = f"4 webhooks so far. If this command ends early, repeat it with --after {msg(ids[3])}\n"
-    assert told in broken.err
+    progress = (
+        f"4 webhooks so far. If this command ends early, repeat it with --after {msg(ids[3])}\n"
+    )
+    assert progress in broken.err
     states = [(await state_of(db, each))[0] for each in ids]
     assert states == ["pending"] * 4 + ["delivered"] * 3
 

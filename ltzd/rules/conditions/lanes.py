@@ -10,7 +10,7 @@ from ltzd.values import ETHER, Address, checksummed
 
 @dataclass(frozen=True, slots=True)
 class _Pause:
-    """The report of a paused lane.
+    """The report of a paused lane. `{wallet}` and `{grant}` stand for the wallet and its command.
 
     `is_brief`: the pause may come and go by itself, and is reported only after `_BRIEF_SECONDS`.
     """
@@ -31,8 +31,8 @@ PAUSES = {
         ConditionKind.WALLET_OUT_OF_FUNDS,
     ),
     "mint_limit": _Pause(
-        "the wallet's mint limit on chain is spent or zero: it refills with time, and `ltzd wallet "
-        "grant` raises it",
+        "the wallet's mint limit on chain is spent or zero: it refills with time, and "
+        "`{grant}` raises it",
         ConditionKind.MINT_LIMIT_SPENT,
         is_brief=True,
     ),
@@ -42,12 +42,12 @@ PAUSES = {
         is_brief=True,
     ),
     "by_hand": _Pause(
-        "a person has paused it; `ltzd lane resume` ends the pause",
+        "a person has paused it; `ltzd lane resume {wallet}` ends the pause",
         ConditionKind.LANE_PAUSED_BY_HAND,
     ),
     "would_revert": _Pause("LTZ would refuse all queued rewards: look at their errors in the log"),
     "role": _Pause(
-        "its wallet lacks a role on chain, so its relays would revert: `ltzd wallet grant` grants "
+        "its wallet lacks a role on chain, so its relays would revert: `{grant}` grants "
         "what is missing"
     ),
     "node": _Pause("no node answers", is_brief=True),
@@ -68,7 +68,9 @@ PAUSES = {
     ),
     "day_spent": _Pause("its top-ups of this day have reached max_wei_per_day"),
     "comparing": _Pause("the database may lack its last commits, and is compared with the chain"),
-    "foreign_use": _Pause("something else signs with the wallet's key: see `ltzd lane adopt`"),
+    "foreign_use": _Pause(
+        "something else signs with the wallet's key: see `ltzd lane adopt {wallet}`"
+    ),
 }
 """By the reason in the lane's row."""
 INTENDED = frozenset(("draining", "retired"))
@@ -185,8 +187,10 @@ def _paused(wallet: WalletFacts, reason: str) -> Iterator[Condition]:
     name = checksummed(wallet.wallet)
     since = "" if wallet.paused_seconds is None else f" for {wallet.paused_seconds:.0f} s"
     by_hand = "" if wallet.by_hand_reason is None else f" ({wallet.by_hand_reason})"
+    grant = grant_command(wallet.wallet, wallet.kind)
+    sentence = pause.sentence.replace("{wallet}", name).replace("{grant}", grant)
     yield Condition(
         pause.kind,
-        f"Lane {wallet.kind} {name} has been paused{since}: {pause.sentence}{by_hand}",
+        f"Lane {wallet.kind} {name} has been paused{since}: {sentence}{by_hand}",
         name,
     )

@@ -267,8 +267,8 @@ def test_a_stopped_lane_is_told_alone_and_not_also_as_a_lane_without_a_process()
     other = a_process(2, report=ProcessReport(stopped_lanes(both[0])))
 
     assert judged(replace(WELL, wallets=both), *stopped_lanes(*both[:2])) == ["lane_stopped"] * 2
-    one = replace(WELL, wallets=held(None), processes=(other,))
-    assert judged(one) == ["lane_stopped"]
+    alone = replace(WELL, wallets=held(None), processes=(other,))
+    assert judged(alone) == ["lane_stopped"]
     beside = replace(WELL, wallets=held(None, "host-a/1"), processes=(other,))
     assert judged(beside) == ["lane_stopped"]
     unserved = replace(WELL, wallets=both, processes=(other,))
