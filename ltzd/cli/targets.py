@@ -66,11 +66,13 @@ async def open_connection(target: Target, command: str) -> AsyncIterator[Connect
 async def connection_to(url: str, command: str) -> AsyncIterator[Connection]:
     """A connection whose errors name what a person must do.
 
+    Its statements end with the command's process, however that ends.
     Raises Misconfigured for a missing schema or privilege and for an argument that is no UTF-8, and
     DatabaseUnavailable.
     """
     connection = await database.connect(url, command)
     try:
+        await database.end_with_client(connection)
         yield connection
     except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
         from ltzd.store import schema_revisions  # noqa: PLC0415 - commands seldom need it
@@ -89,6 +91,9 @@ async def connection_to(url: str, command: str) -> AsyncIterator[Connection]:
     except database.LOST as error:
         if is_of_output(error):
             raise
+        misuse = database.misuse_of(error, connection)
+        if misuse is not None:
+            raise misuse from error
         raise DatabaseUnavailable(
             f"The database broke the command off ({reason_of(error)}): check whether the change "
             "was made before you repeat the command."

@@ -21,6 +21,7 @@ from ltzd.store.event_handler import events, partitions
 from ltzd.store.relayer import gas_budgets, relays
 from ltzd.store.retention import old_events
 from ltzd.store.retention.expiry import KEEP_ALL, RetentionPolicy, expire
+from ltzd.store.retention.refused_rows import RefusedRows
 from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.webhooks import queue as webhooks
 
@@ -74,15 +75,20 @@ class Cleanup:
                 tasks.create_task(self._repeat(work, deletes, seconds))
 
     async def _erase_expired(self, connection: Connection) -> None:
-        """Erase in batches until nothing is left, or until writers of events are too busy."""
-        erased = 0
+        """Erase in batches until nothing is left, or until writers of events are too busy.
+
+        Raises the refusal of a row that was passed over, after everything else was erased.
+        """
+        erased, refused = 0, RefusedRows()
         try:
-            while count := await expire(connection, self._policy, self._erased):
+            while count := await expire(connection, self._policy, self._erased, refused):
                 erased += count
         except asyncpg.LockNotAvailableError:
             log.info("retention.waits", reason="events were being written for more than a second")
         if erased:
             log.info("retention.erased", rows=erased)
+        if refused.error is not None:
+            raise refused.error
 
     async def _close_old_events(self, connection: Connection) -> None:
         if self._policy.events is not None:

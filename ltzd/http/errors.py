@@ -180,12 +180,18 @@ FIXED_TEXTS: Mapping[str, str] = {
     "INTERNAL_ERROR": "Internal server error",
 }
 
-RETRY_SECONDS: Mapping[type[LtzdError], str] = {
-    errors.HostSiteBusy: "5",  # the time limit of a request to the site, after which a slot is free
-    errors.RelayPending: "10",
-    errors.OutcomeUnknown: "10",
+RETRY_SECONDS: Mapping[type[LtzdError], int] = {
+    errors.MintPending: 10,
+    errors.RelayPending: 10,
+    errors.OutcomeUnknown: 10,
+    errors.Unavailable: 5,
 }
-"""The Retry-After header of errors that carry no time of their own."""
+"""The Retry-After header of errors that carry no time of their own.
+
+A class that is not listed has the seconds of its nearest base, so every error that ends by itself
+says when to repeat the request. Five seconds cost a caller little after a short outage, and spare
+the service a storm during a long one.
+"""
 
 PROTOCOL_ERRORS: Mapping[int, tuple[str, str]] = {
     404: ("NOT_FOUND", "Unknown endpoint"),
@@ -254,17 +260,28 @@ def http_error_of(error: BaseException) -> HttpError:
     if isinstance(error, SanicException):
         return _protocol_error(error)
     if isinstance(error, RequestCancelled):
-        return HttpError(503, "CANCELLED", "Request cancelled")
+        return HttpError(503, "CANCELLED", "Request cancelled", headers=retry_header())
     return HttpError(500, "INTERNAL_ERROR", FIXED_TEXTS["INTERNAL_ERROR"])
 
 
 def _ltzd_error(error: LtzdError) -> HttpError:
     status, code = _status_and_code(error)
+    if isinstance(error, errors.Unavailable):
+        return HttpError(status, code, FIXED_TEXTS[code], headers=_unavailable_headers(error))
     if not isinstance(error, Refused):
-        seconds = error.details.get("retryAfterSeconds", RETRY_SECONDS.get(type(error)))
-        headers = {} if seconds is None else {"Retry-After": str(seconds)}
-        return HttpError(status, code, FIXED_TEXTS[code], headers=headers)
+        return HttpError(status, code, FIXED_TEXTS[code])
     return HttpError(status, code, error.message, error.details, _headers(error))
+
+
+def _unavailable_headers(error: errors.Unavailable) -> dict[str, str]:
+    seconds = error.details.get("retryAfterSeconds")
+    return {"Retry-After": str(seconds)} if seconds is not None else retry_header(type(error))
+
+
+def retry_header(kind: type[errors.Unavailable] = errors.Unavailable) -> dict[str, str]:
+    """When to repeat a request that failed for this reason."""
+    seconds = next(RETRY_SECONDS[base] for base in kind.__mro__ if base in RETRY_SECONDS)
+    return {"Retry-After": str(seconds)}
 
 
 def _status_and_code(error: LtzdError) -> tuple[int, str]:
@@ -305,7 +322,7 @@ def _protocol_error(error: SanicException) -> HttpError:
     if status == 500:
         return HttpError(500, "INTERNAL_ERROR", FIXED_TEXTS["INTERNAL_ERROR"])
     code, text = PROTOCOL_ERRORS.get(status, ("BAD_REQUEST", "Malformed request"))
-    return HttpError(status, code, text)
+    return HttpError(status, code, text, headers=retry_header() if status == 503 else {})
 
 
 def report(error: BaseException) -> HttpError:

@@ -24,7 +24,7 @@ import asyncpg.transaction
 import msgspec
 
 from ltzd import telemetry
-from ltzd.errors import DatabaseUnavailable, Misconfigured, NoConnection
+from ltzd.errors import Broken, DatabaseUnavailable, Misconfigured, NoConnection
 from ltzd.store.connection_errors import no_answer, reason_of, refusal_of
 from ltzd.store.pooler import PooledSessions, PoolerUrl
 from ltzd.store.session_settings import WRITTEN_FOR
@@ -140,6 +140,25 @@ _ARRAY_TYPES = [
 ]
 
 
+def misuse_of(error: BaseException | None, connection: Connection) -> Broken | None:
+    """The fault of ltzd behind this error, or None if it has another cause.
+
+    asyncpg has one class for a connection that is closed, and for a call that no connection can
+    serve: a wrong number of arguments, or two statements at once. A connection that is still open
+    was not lost.
+    """
+    if not isinstance(error, asyncpg.InterfaceError) or not _is_open(connection):
+        return None
+    return Broken(f"A database connection was misused: {error.args[0]}")
+
+
+def _is_open(connection: Connection) -> bool:
+    try:
+        return not connection.is_closed()
+    except asyncpg.InterfaceError:  # a lost connection of a pool, which no longer belongs to it
+        return False
+
+
 class _Transaction(asyncpg.transaction.Transaction):  # type: ignore[misc]
     """A database transaction that rolls back in a bounded time.
 
@@ -159,11 +178,14 @@ class _Transaction(asyncpg.transaction.Transaction):  # type: ignore[misc]
         if kind is None:
             await super().__aexit__(kind, error, trace)
             return
+        misuse = misuse_of(error, self._connection)
         try:
             async with asyncio.timeout(_ROLLBACK_SECONDS):
                 await super().__aexit__(kind, error, trace)
         except LOST:
             self._connection.terminate()
+        if misuse is not None:
+            raise misuse from error
 
 
 class _ProbedConnection(asyncpg.Connection):  # type: ignore[misc]
@@ -437,6 +459,16 @@ async def connect(
     return connection
 
 
+async def end_with_client(connection: Connection) -> None:
+    """Have the server cancel this session's statements soon after the client's process has ended.
+
+    A server learns otherwise only when it sends rows that nobody is left. Some platforms cannot
+    notice it: their servers refuse the setting.
+    """
+    with suppress(asyncpg.InvalidParameterValueError):
+        await connection.execute("SET client_connection_check_interval = '1s'")
+
+
 @asynccontextmanager
 async def transaction(pool: Pool) -> AsyncIterator[Connection]:
     """One database transaction. Raises DatabaseUnavailable as `session` does."""
@@ -448,8 +480,8 @@ async def transaction(pool: Pool) -> AsyncIterator[Connection]:
 async def session(pool: Pool) -> AsyncIterator[Connection]:
     """A pooled connection for single statements.
 
-    Raises DatabaseUnavailable if the connection is lost, and NoConnection if none becomes free in
-    time.
+    Raises DatabaseUnavailable if the connection is lost, NoConnection if none becomes free in
+    time, and Broken for a statement that the connection cannot serve.
     """
     try:
         connection = await pool.take()
@@ -460,6 +492,12 @@ async def session(pool: Pool) -> AsyncIterator[Connection]:
             # which a busy pool would use for ever, never will.
             connection.terminate()
             raise
+        except asyncpg.InterfaceError as error:
+            misuse = misuse_of(error, connection)
+            if misuse is None:
+                raise
+            connection.terminate()  # another statement may still run on it
+            raise misuse from error
         finally:
             await pool.give_back(connection)
     except LOST as error:

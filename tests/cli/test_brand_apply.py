@@ -274,10 +274,10 @@ async def test_the_switches_outlast_a_file_and_are_told(
     disabled = await ltzd("brand", "apply", file, *where)
 
     assert paused.err == (
-        "~ name: Demo -> New\nThe brand is still paused; `ltzd brand resume` changes that.\n"
+        f"~ name: Demo -> New\nThe brand is still paused; `ltzd brand resume {ID}` changes that.\n"
     )
     assert disabled.err == (
-        "nothing changes\nThe brand is still disabled; `ltzd brand enable` changes that.\n"
+        f"nothing changes\nThe brand is still disabled; `ltzd brand enable {ID}` changes that.\n"
     )
     (record,) = await brand_records.list_all(db)
     assert record.disabled_at is not None

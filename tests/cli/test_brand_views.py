@@ -149,7 +149,7 @@ async def test_show_tells_switches_ages_and_dns_records_and_no_key(
     value = f"brand_id={ID};api_key={keys.verification_token}"
     assert f'#   _ltz.shop.example  TXT  "{value}"\n' in shown.out
     assert (
-        f"# Disabled since {iso(record.disabled_at)}: `ltzd brand enable` changes that."
+        f"# Disabled since {iso(record.disabled_at)}: `ltzd brand enable {ID}` changes that."
         in shown.out
     )
     assert f"earlier keys remain valid until {iso(rotation.previous_until)}\n" in shown.out

@@ -13,6 +13,7 @@ from ltzd.store import wakeups
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.retention import batches
 from ltzd.store.webhooks import queue as webhooks
 from ltzd.store.webhooks.queue import DeliveryOutcome, DueWebhook
 from ltzd.values import iso
@@ -282,3 +283,100 @@ async def test_a_disabled_endpoint_is_shown_and_enabled_once(
         f"ltzd: Brand {DEMO.id} (Demo) has no disabled endpoint. Nothing changed.\n",
     )
     assert (await instance.webhooks("list", "--json")).json["disabledEndpoints"] == []
+
+
+BATCH = 2
+
+
+@pytest.fixture
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "ROWS", BATCH)
+
+
+async def refuse_changes_of(db: Connection, id_: UUID) -> None:
+    """From now on PostgreSQL refuses each change of this webhook."""
+    await db.execute(
+        f"""
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql
+            AS $$ BEGIN RAISE 'broken off' USING ERRCODE = 'query_canceled'; END $$;
+        CREATE TRIGGER refuse BEFORE UPDATE ON webhooks FOR EACH ROW
+            WHEN (OLD.id = '{id_}') EXECUTE FUNCTION refuse()
+        """
+    )
+
+
+async def accept_changes(db: Connection) -> None:
+    await db.execute("DROP TRIGGER refuse ON webhooks; DROP FUNCTION refuse")
+
+
+@pytest.mark.usefixtures("_small_batches")
+async def test_a_replay_that_ends_early_goes_on_where_it_says(
+    instance: Instance, db: Connection
+) -> None:
+    """The rows of one moment are told apart by their ids; delivered ones are not sent twice."""
+    same = {"state": "delivered", "attempts": 1, "delivered_at": NOW}
+    made = [await a_webhook(db, DEMO, hours, **same) for hours in (5, 4, 3, 3, 3, 2, 1)]
+    ids = sorted(made[:2], key=made.index) + sorted(made[2:5]) + made[5:]
+    wanted = ("--brand", "Demo", "--since", "7d")
+    await refuse_changes_of(db, ids[4])
+
+    broken = await instance.webhooks("replay", *wanted)
+
+    assert broken.code == 1
+    assert "broke the command off" in broken.err
+    progress = (
+        f"4 webhooks so far. If this command ends early, repeat it with --after {msg(ids[3])}\n"
+    )
+    assert progress in broken.err
+    states = [(await state_of(db, each))[0] for each in ids]
+    assert states == ["pending"] * 4 + ["delivered"] * 3
+
+    await accept_changes(db)
+    await db.execute("UPDATE webhooks SET state = 'delivered' WHERE state = 'pending'")
+    done = await instance.webhooks("replay", *wanted, "--after", msg(ids[3]))
+
+    assert done.err.endswith(": 3 webhooks are due now.\n")
+    states = [(await state_of(db, each))[0] for each in ids]
+    assert states == ["delivered"] * 4 + ["pending"] * 3
+
+
+@pytest.mark.usefixtures("_small_batches")
+async def test_enabling_that_ends_early_is_repeated(instance: Instance, db: Connection) -> None:
+    ids = [await a_webhook(db, DEMO, hours, attempts=3) for hours in (5, 4, 3, 2, 1)]
+    await disable(db)
+    await refuse_changes_of(db, ids[3])
+
+    broken = await instance.webhooks("enable", "Demo")
+
+    assert broken.code == 1
+    assert "2 webhooks so far. If this command ends early, repeat it" in broken.err
+    assert [await state_of(db, each) for each in ids] == (
+        [("pending", 0, True)] * 2 + [("pending", 3, False)] * 3
+    )
+    assert await claimed(db) == [], "webhooks went out before all were due"
+
+    await accept_changes(db)
+    done = await instance.webhooks("enable", "Demo")
+
+    assert "5 webhooks are due now." in done.err
+    assert sorted(await claimed(db)) == sorted(ids)
+
+
+async def claimed(db: Connection) -> list[UUID]:
+    now = datetime.now(UTC)
+    later = now + timedelta(minutes=1)
+    return [due.id for due in await webhooks.claim(db, {DEMO.address: 9}, now, later)]
+
+
+async def test_a_replay_does_not_continue_behind_another_brands_webhook(
+    instance: Instance, db: Connection
+) -> None:
+    others = await a_webhook(db, OTHER, 1)
+    wanted = ("--brand", "Demo", "--since", "7d")
+
+    done = await instance.webhooks("replay", *wanted, "--after", msg(others))
+
+    assert (done.code, done.err) == (
+        1,
+        f"ltzd: Brand {DEMO.id} (Demo) has no webhook {msg(others)}. Nothing changed.\n",
+    )

@@ -317,8 +317,11 @@ async def test_410_disables_an_endpoint_at_once_and_enabling_it_sends_the_waitin
 
         del receiver.behaviours["/gone"]
         async with session(world.pool) as connection:
-            assert await webhook_records.enable(connection, brand.address) == 4
-            assert await webhook_records.enable(connection, brand.address) is None
+            assert await webhook_records.is_disabled(connection, brand.address)
+            ids = [row["id"] for row in await world.rows()]
+            await webhook_records.replay(connection, ids)
+            await webhook_records.enable(connection, brand.address)
+            assert not await webhook_records.is_disabled(connection, brand.address)
         await world.delivered(4 + 1)
     posts = receiver.posts["/gone"]
     assert posts[0].id in {post.id for post in posts[1:]}, "the refused webhook was not sent again"

@@ -2,13 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import asyncpg
 import pytest
 
-from ltzd.errors import DatabaseUnavailable, Misconfigured
+from ltzd.errors import Broken, DatabaseUnavailable, Misconfigured
 from ltzd.store import database, schema_revisions
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.event_handler import partitions
@@ -377,6 +377,46 @@ async def test_a_programming_error_is_not_reported_as_a_lost_database(pool: Pool
     with pytest.raises(asyncpg.UndefinedTableError):
         async with transaction(pool) as connection:
             await connection.execute("SELECT * FROM nothing")
+
+
+async def wrong_number_of_arguments(connection: Connection) -> None:
+    await connection.fetchval("SELECT $1::int", 1, 2)
+
+
+async def too_many_arguments(connection: Connection) -> None:
+    await connection.fetchval("SELECT 1", *range(40_000))
+
+
+async def two_statements_at_once(connection: Connection) -> None:
+    await asyncio.gather(
+        connection.fetchval("SELECT pg_sleep(60)"), connection.fetchval("SELECT 1")
+    )
+
+
+async def value_of_another_type(connection: Connection) -> None:
+    await connection.fetchval("SELECT $1::int", "one")
+
+
+@pytest.mark.parametrize("opened", [session, transaction, nested])
+@pytest.mark.parametrize(
+    ("misuse", "error"),
+    [
+        (wrong_number_of_arguments, Broken),
+        (too_many_arguments, Broken),
+        (two_statements_at_once, Broken),
+        (value_of_another_type, asyncpg.DataError),
+    ],
+)
+async def test_a_call_that_no_connection_can_serve_is_a_fault_of_ltzd(
+    pool: Pool,
+    opened: Callable[[Pool], AbstractAsyncContextManager[Connection]],
+    misuse: Callable[[Connection], Awaitable[None]],
+    error: type[Exception],
+) -> None:
+    with pytest.raises(error):
+        async with opened(pool) as connection:
+            await misuse(connection)
+    assert await value(pool, "SELECT 1") == 1
 
 
 async def test_jsonb_is_read_back_unchanged(pool: Pool) -> None:

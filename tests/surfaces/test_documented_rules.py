@@ -13,8 +13,17 @@ from urllib.parse import urlencode
 
 import jsonschema_rs
 import pytest
+from sanic.exceptions import RequestCancelled, ServiceUnavailable
 
-from ltzd.errors import LtzdError, Refused, SignatureRefused, Unauthorized
+from ltzd.errors import (
+    LtzdError,
+    NodeUnavailable,
+    OutcomeUnknown,
+    Refused,
+    SignatureRefused,
+    Unauthorized,
+    Unavailable,
+)
 from ltzd.http.app import operations
 from ltzd.http.errors import http_error_of
 from ltzd.http.event_handler.models import EventConfigQuery
@@ -155,6 +164,22 @@ def test_no_example_of_an_error_hides_another(operation: Operation) -> None:
     for name, error in operation.error_examples.items():
         reply = operation.errors.reply(http_error_of(error), operation.path)
         assert operation.responses[reply.status].examples[name] == reply.body
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=label)
+def test_every_error_that_ends_by_itself_says_when_to_repeat_the_request(
+    operation: Operation,
+) -> None:
+    away = [kind for kind in operation.raised if issubclass(kind, Unavailable)]
+    for kind in [*away, Unavailable, OutcomeUnknown, NodeUnavailable]:
+        reply = operation.errors.reply(http_error_of(kind("")), operation.path)
+        assert int(reply.headers["Retry-After"]) >= 1, kind
+    for error in (RequestCancelled(), ServiceUnavailable("The handler took too long")):
+        reply = operation.errors.reply(http_error_of(error), operation.path)
+        assert (reply.status, "Retry-After" in reply.headers) != (503, False)
+    for status, response in operation.responses.items():
+        documented = {header.name for header in response.headers}
+        assert status not in {429, 503} or "Retry-After" in documented
 
 
 def faulty_fields(error: LtzdError) -> Iterator[str]:

@@ -52,6 +52,7 @@ ACCOUNT = {"oauth_provider": "discord", "oauth_user_id": "41771983423143936"}
 async def test_an_event_is_refused_as_if_the_database_were_away(brand: LiveBrand) -> None:
     answer = await brand.post()
     assert (answer.status, answer.body["success"], answer.error) == (503, False, AWAY)
+    assert answer.headers["Retry-After"] == "5"
 
 
 @pytest.mark.parametrize(
@@ -78,6 +79,7 @@ async def test_each_surface_refuses_in_its_own_form(
     answer = await brand.surface.ask(method, path, body, headers)
     assert answer.status == status, answer.body
     assert {name: answer.body[name] for name in expected} == expected
+    assert answer.headers["Retry-After"] == "5"
 
 
 async def test_health_tells_a_crowd_from_a_database_that_is_away(brand: LiveBrand) -> None:

@@ -296,7 +296,8 @@ async def test_the_relayer_documents_its_token_headers_and_examples(
         assert described_operation["security"] == [{"bearer": []}]
         for status, answer in described_operation["responses"].items():
             of_status = {"429": {"Retry-After"}, "401": {"WWW-Authenticate"}}
-            of_status["503"] = {"Retry-After"}  # a busy process
+            of_status["503"] = {"Retry-After"}
+            of_status["500"] = {"Retry-After"}  # the identity provider is unavailable
             if method == "post":  # the total gas budget, which is renewed at midnight
                 of_status["403"] = {"Retry-After"}
             more = of_status.get(status, set())

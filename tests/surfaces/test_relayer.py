@@ -26,6 +26,7 @@ from ltzd.errors import (
     RateLimited,
     RelayPending,
     TransactionFailed,
+    Unavailable,
     ValidationFailed,
 )
 from ltzd.http.relayer.errors import RelayerError
@@ -368,7 +369,8 @@ async def test_each_refusal_of_the_action_has_its_status_code_and_body(
     assert answer.window[0] == 35
     details = refusal.details if isinstance(refusal, LtzdError) else {}
     may_be_sent = isinstance(refusal, RelayPending | OutcomeUnknown)
-    wait = 10 if may_be_sent else details.get("retryAfterSeconds")
+    ends_by_itself = 5 if isinstance(refusal, Unavailable) else details.get("retryAfterSeconds")
+    wait = 10 if may_be_sent else ends_by_itself
     assert answer.headers.get("Retry-After") == (None if wait is None else str(wait))
 
 

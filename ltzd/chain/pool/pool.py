@@ -82,9 +82,9 @@ class NodePool:
         members = [member for member in self.members if self._may_be_asked(member)]
         if len(members) > 1:
             members = self._sorted(role, members)
-        elif members:
+        if members:
             self._in_use[role] = id(members[0])
-        if not members:
+        else:
             for member in self.members:
                 member.check_due.set()
             faults = ", ".join(f"{member.name} ({_reason(member)})" for member in self.members)
@@ -96,9 +96,16 @@ class NodePool:
         in_use = next((i for i, member in enumerate(members) if id(member) == used), None)
         observations = [member.observation() for member in members]
         policy = replace(self.policy.choice, tolerance_blocks=self.tolerance_blocks)
-        order = ranking(observations, in_use, policy)
-        self._in_use[role] = id(members[order[0]])
-        return [members[position] for position in order]
+        return [members[position] for position in ranking(observations, in_use, policy)]
+
+    def _preferred(self) -> Iterator[Member]:
+        """The node that the next request of each role would ask first.
+
+        Not the node of the last request: a process without requests would show a dead one.
+        """
+        members = [member for member in self.members if self._may_be_asked(member)]
+        for role in self._in_use or ROLES[:1]:
+            yield from self._sorted(role, members)[:1]
 
     def use(self, role: str, member: Member) -> None:
         """Make the node the one in use, which `ranked` leaves only for a better one."""
@@ -246,7 +253,7 @@ class NodePool:
     def reports(self) -> list[NodeReport]:
         """The state of each node, in the order of the settings."""
         now = self.clock()
-        preferred = set(self._in_use.values())
+        preferred = {id(member) for member in self._preferred()}
         return [
             NodeReport(
                 name=member.name,

@@ -128,4 +128,6 @@ async def _print_switches(connection: Connection, brand: Brand) -> None:
     (record,) = await brand_records.find(connection, brand.id)
     if record.state != "active":
         word = {"disabled": "enable", "paused": "resume"}[record.state]
-        print_message(f"The brand is still {record.state}; `ltzd brand {word}` changes that.")
+        print_message(
+            f"The brand is still {record.state}; `ltzd brand {word} {brand.id}` changes that."
+        )

@@ -147,11 +147,12 @@ def _table(records: Sequence[BrandRecord]) -> Table:
 
 def _heading(view: View) -> Iterator[str]:
     record = view.record
+    id_ = hex_of(record.id)
     yield f"{record.name}: {record.state}; revision {record.revision} of {iso(record.updated_at)}."
     if record.disabled_at is not None:
-        yield f"Disabled since {iso(record.disabled_at)}: `ltzd brand enable` changes that."
+        yield f"Disabled since {iso(record.disabled_at)}: `ltzd brand enable {id_}` changes that."
     if record.paused_at is not None:
-        yield f"Paused since {iso(record.paused_at)}: `ltzd brand resume` changes that."
+        yield f"Paused since {iso(record.paused_at)}: `ltzd brand resume {id_}` changes that."
     yield ""
     yield "Keys; only `ltzd brand rotate-key` prints one, when it makes a new one:"
     for name, age in view.keys.items():

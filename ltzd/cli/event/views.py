@@ -100,7 +100,8 @@ def _lines(event: EventHistory) -> Iterator[tuple[str, str]]:
     yield "status", event.status
     yield "brand", f"{hex_of(event.brand_id)} {event.brand_name or ''}".rstrip()
     if event.is_brand_paused and event.status == "queued":
-        yield "", "the brand is paused, so its rewards wait: see `ltzd brand resume`"
+        resume = f"`ltzd brand resume {hex_of(event.brand_id)}` ends that"
+        yield "", f"the brand is paused, so its rewards wait: {resume}"
     if event.patience_seconds and event.status == "queued":
         until = iso(event.created_at + timedelta(seconds=event.patience_seconds))
         yield "", f"the brand lets it wait for a cheaper block, until {until} at the latest"
@@ -126,7 +127,7 @@ def _reward_lines(event: EventHistory) -> Iterator[tuple[str, str]]:
         yield "reference", f"{hex_of(reward.reference)} (seq {reward.seq})"
     if reward.failed_at is not None:
         yield "failed", f"{iso(reward.failed_at)}: {reward.failure}"
-        yield "", "`ltzd event retry` puts it back into the queue"
+        yield "", f"`ltzd event retry {event.id}` puts it back into the queue"
     elif reward.failure is not None:
         yield "failed before", reward.failure
 

@@ -63,7 +63,9 @@ async def open_index(where: IndexTarget) -> AsyncIterator[OpenIndex]:
         if chain is None:
             raise Misconfigured("The database follows no chain yet: start ltzd first.")
         await chains.stopped_reason(connection, chain.chain_id)  # tells whether the schema is new
-    pool = await database.open_pool(where.target.database_url, name="ltzd index", size=2)
+    pool = await database.open_pool(
+        where.target.database_url, name="ltzd index", size=2, check=database.end_with_client
+    )
     try:
         async with NodePool(where.rpc_urls) as nodes:
             nodes.expect(ExpectedChain(chain.chain_id, chain.genesis_hash, chain.ltz))

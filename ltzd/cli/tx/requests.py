@@ -97,7 +97,8 @@ async def _ask(target: Target, request: Request) -> Answer:
         except asyncpg.LockNotAvailableError as error:
             raise Unavailable(
                 f"A process is carrying out a request for {name_of(view.summary)} at this moment, "
-                "and does not finish: see `ltzd tx show` and `ltzd lane list`. Nothing changed."
+                f"and does not finish: see `ltzd tx show {view.summary.id}` and `ltzd lane list`. "
+                "Nothing changed."
             ) from error
         try:
             ended = await _wait(connection, written, request.wait_seconds)
@@ -259,7 +260,7 @@ def _why_not(answer: Answer, request: Request) -> str:
             f"{_who_serves(answer.lane)}, so nothing was done within {request.wait_seconds:g} s. "
             "The request is withdrawn: no lane will do it later."
         )
-    return _REASONS[outcome]
+    return _REASONS[outcome].format(id=answer.view.summary.id)
 
 
 def _still_open(answer: Answer, request: Request) -> str:
@@ -290,9 +291,9 @@ def _who_serves(lane: LaneView | None) -> str:
 
 
 _REASONS = {
-    RequestOutcome.MINED: "it was mined meanwhile, or its nonce is used: see `ltzd tx show`.",
+    RequestOutcome.MINED: "it was mined meanwhile, or its nonce is used: see `ltzd tx show {id}`.",
     RequestOutcome.CANCELLED: "a self-transfer with its nonce is on its way already. "
-    "`ltzd tx speed-up` raises the self-transfer's fees.",
+    "`ltzd tx speed-up {id}` raises the self-transfer's fees.",
     RequestOutcome.FEES: "a tenth more than its newest attempt, or today's price, is above the cap "
     "(max_fee_gwei). Raise the cap and restart, or wait: its bytes are published again meanwhile.",
     RequestOutcome.FUNDS: "the wallet cannot cover the worst case of an attempt with higher fees. "

@@ -104,8 +104,8 @@ async def _add(
     if process is None:
         print_message(
             "No process serves it yet: a process of role operator that can read the same paths "
-            "begins within seconds. `ltzd wallet show` names that process; the log line "
-            "`wallet.not_served` of another one says why it does not."
+            f"begins within seconds. `ltzd wallet show {checksummed(wallet)}` names that process; "
+            "the log line `wallet.not_served` of another one says why it does not."
         )
     else:
         print_message(f"Process {process} serves it now.")

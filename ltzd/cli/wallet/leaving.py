@@ -64,7 +64,7 @@ async def _drain(target: Target, wallet: str, reason: str | None, *, as_json: bo
     if after.in_flight:
         print_message(
             f"{after.in_flight} of its transactions are not final yet; the lane follows them, and "
-            "replaces those that are stuck. `ltzd wallet show` shows when it is drained."
+            f"replaces those that are stuck. `ltzd wallet show {name}` shows when it is drained."
         )
     else:
         print_message(f"It has no open transaction: `ltzd wallet retire {name}` ends it for good.")
@@ -180,7 +180,7 @@ def _consequences(work: WalletWork, cause: str | None, balance_wei: int | None) 
         sentences.append(
             f"{work.in_flight} of its transactions are not final: a lane without the key publishes "
             "them again and watches them, and queues again what is proven to be never mined. "
-            "`ltzd wallet show` shows how many are left."
+            f"`ltzd wallet show {checksummed(work.row.wallet)}` shows how many are left."
         )
     elif cause is None:
         sentences.append(_fate_of_key(checksummed(work.row.wallet), balance_wei))

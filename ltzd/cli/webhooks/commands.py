@@ -47,6 +47,13 @@ def replay(
         ),
     ] = None,
     state: InState = None,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            help="Continue behind this webhook, as told by a replay that ended early.",
+            metavar="ID",
+        ),
+    ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
@@ -56,7 +63,7 @@ def replay(
     from ltzd.cli.webhooks import replay as webhook_replay
 
     target = resolve_target(data_dir, config)
-    webhook_replay.replay(target, ids or [], brand, since, state, as_json=as_json)
+    webhook_replay.replay(target, ids or [], brand, since, state, after, as_json=as_json)
 
 
 @app.command()

@@ -1,8 +1,14 @@
-"""`ltzd webhooks replay` and `ltzd webhooks enable`: send webhooks again."""
+"""`ltzd webhooks replay` and `ltzd webhooks enable`: send webhooks again.
+
+All of a brand's webhooks are made due in batches, each a database transaction of its own. A replay
+that ends early tells where to go on (`--after`). An endpoint is enabled after its webhooks are due,
+so `enable` is simply repeated.
+"""
 
 import asyncio
 import re
 from collections.abc import Sequence
+from dataclasses import astuple
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -14,9 +20,13 @@ from ltzd.errors import NotFound, Refused
 from ltzd.store.database import Connection
 from ltzd.store.webhooks import records as webhook_records
 from ltzd.store.webhooks.queue import WebhookState
-from ltzd.values import hex_of, iso
+from ltzd.store.webhooks.records import Position
+from ltzd.values import Address, hex_of, iso
 
 _ID = re.compile(r"msg_[0-9a-f]{32}")
+_FIRST = Position(datetime(1970, 1, 1, tzinfo=UTC), UUID(int=0))
+_CONTINUE = "If this command ends early, repeat it with --after {last}"
+_REPEAT = "If this command ends early, repeat it: the endpoint is still disabled."
 
 
 def replay(
@@ -25,16 +35,18 @@ def replay(
     brand: str | None,
     since: str | None,
     state: WebhookState | None,
+    after: str | None,
     *,
     as_json: bool,
 ) -> None:
     """Print how many webhooks are due now. Raises Refused and NotFound."""
     prefix = ""
-    if ids and (brand, since, state) == (None, None, None):
+    if ids and (brand, since, state, after) == (None, None, None, None):
         count = asyncio.run(_replay(target, list(dict.fromkeys(map(_parse_id, ids)))))
     elif not ids and brand is not None and since is not None:
         at = parse_moment("--since", since, datetime.now(UTC))
-        count = asyncio.run(_replay_since(target, brand, at, state))
+        last = None if after is None else _parse_id(after)
+        count = asyncio.run(_replay_since(target, brand, at, state, last))
         prefix = f"Since {iso(at)}: "
     else:
         raise Refused("Give either the webhooks' ids, or --brand and --since.")
@@ -68,19 +80,47 @@ async def _require_replayable(connection: Connection, ids: Sequence[UUID]) -> No
 
 
 async def _replay_since(
-    target: Target, text: str, since: datetime, state: WebhookState | None
+    target: Target, text: str, since: datetime, state: WebhookState | None, last: UUID | None
 ) -> int:
-    async with open_connection(target, "webhooks replay") as connection, connection.transaction():
+    async with open_connection(target, "webhooks replay") as connection:
         brand = await find_brand(connection, text)
-        return await webhook_records.replay_since(connection, brand.id, since, state)
+        behind = Position(since, UUID(int=0))
+        if last is not None:
+            reached = await webhook_records.position_of(connection, brand.id, last)
+            if reached is None:
+                raise NotFound(
+                    f"{describe_brand(brand)} has no webhook msg_{last.hex}. Nothing changed."
+                )
+            behind = max(behind, reached, key=astuple)
+        return await _replay_behind(connection, brand.id, behind, state, _CONTINUE)
+
+
+async def _replay_behind(
+    connection: Connection,
+    brand: Address,
+    behind: Position,
+    state: WebhookState | None,
+    if_interrupted: str,
+) -> int:
+    """Make a brand's webhooks due, and report after each batch how to go on behind it."""
+    until, count = await webhook_records.present_moment(connection), 0
+    while True:
+        batch = await webhook_records.replay_next(connection, brand, behind, until, state)
+        count += batch.count
+        if batch.reached is None:
+            return count
+        behind = batch.reached
+        last = f"msg_{behind.id.hex}"
+        print_message(f"{count} webhooks so far. {if_interrupted.format(last=last)}")
 
 
 async def _enable(target: Target, text: str, *, as_json: bool) -> None:
     async with open_connection(target, "webhooks enable") as connection:
         brand = await find_brand(connection, text)
-        count = await webhook_records.enable(connection, brand.id)
-    if count is None:
-        raise Refused(f"{describe_brand(brand)} has no disabled endpoint. Nothing changed.")
+        if not await webhook_records.is_disabled(connection, brand.id):
+            raise Refused(f"{describe_brand(brand)} has no disabled endpoint. Nothing changed.")
+        count = await _replay_behind(connection, brand.id, _FIRST, "pending", _REPEAT)
+        await webhook_records.enable(connection, brand.id)
     if as_json:
         print_json({"brandId": hex_of(brand.id), "due": count})
         return

@@ -32,7 +32,8 @@ def list_webhooks(
     for endpoint in disabled:
         print_message(
             f"The endpoint of brand {hex_of(endpoint.brand_id)} has been disabled since "
-            f"{iso(endpoint.disabled_at)}: {endpoint.reason}. `ltzd webhooks enable` enables it."
+            f"{iso(endpoint.disabled_at)}: {endpoint.reason}. "
+            f"`ltzd webhooks enable {hex_of(endpoint.brand_id)}` enables it."
         )
     if webhooks:
         print_page(_table(webhooks))

@@ -1,5 +1,6 @@
 """Checks the database: that it answers, its durability, schema and clock, and the master key."""
 
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from ltzd.daemon.checks import pooler_and_replica
 from ltzd.daemon.settings.settings import Settings
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.rules.checks import clocks
-from ltzd.rules.checks.findings import Finding, Level, fault, ok, warning
+from ltzd.rules.checks.findings import Finding, fault, ok, warning
 from ltzd.store import database, durability, start_facts
 from ltzd.store.connection_errors import behind_pooler, lacks_privilege, reason_of, server_of
 from ltzd.store.database import Connection
@@ -94,7 +95,10 @@ async def _examine(
     findings.append(clocks.judge_database(time.time(), facts.now.timestamp()))
     findings.append(_schema(facts, settings))
     if sealer is not None:
-        findings.append(_master_key(await start_facts.sealing_key_ids(connection), sealer))
+        sealed_with = await start_facts.sealing_key_ids(connection)
+        findings.append(
+            _foreign_key(sealed_with, sealer) or _old_key(sealed_with, sealer, settings)
+        )
     if facts.revision is not None:
         examination.chain = await chains.identity(connection)
         if "indexer" not in settings.roles and _has_rebuilds(facts.revision):
@@ -194,24 +198,30 @@ async def require_master_key(connection: Connection, sealer: Sealer) -> None:
 
     A command that seals calls this first: what a wrong key seals, no other process can open.
     """
-    finding = _master_key(await start_facts.sealing_key_ids(connection), sealer)
-    if finding.level is Level.FAULT:
+    finding = _foreign_key(await start_facts.sealing_key_ids(connection), sealer)
+    if finding is not None:
         raise Misconfigured(finding.sentence)
 
 
-def _master_key(sealed_with: set[str], sealer: Sealer) -> Finding:
+def _foreign_key(sealed_with: set[str], sealer: Sealer) -> Finding | None:
     foreign = sorted(sealed_with - sealer.key_ids)
-    if foreign:
-        return fault(
-            "master_key",
-            f"master_key_file does not decrypt this database's rows, which were sealed with master "
-            f"key {', '.join(foreign)} (this file's is {sealer.key_id}): give the file of that "
-            "key, or add its file to old_master_key_files.",
-        )
-    if sealed_with - {sealer.key_id}:
-        return warning(
-            "master_key",
-            "Some rows are sealed with an old master key: run `ltzd wallets rotate-master-key` "
-            "before you take its file out of old_master_key_files.",
-        )
-    return ok("master_key", "The master key decrypts the rows of the database.")
+    if not foreign:
+        return None
+    return fault(
+        "master_key",
+        f"master_key_file does not decrypt this database's rows, which were sealed with master "
+        f"key {', '.join(foreign)} (this file's is {sealer.key_id}): give the file of that "
+        "key, or add its file to old_master_key_files.",
+    )
+
+
+def _old_key(sealed_with: set[str], sealer: Sealer, settings: Settings) -> Finding:
+    if not sealed_with - {sealer.key_id}:
+        return ok("master_key", "The master key decrypts the rows of the database.")
+    key_file = shlex.quote(str(settings.master_key_file))
+    return warning(
+        "master_key",
+        "Some rows are sealed with an old master key: run "
+        f"`ltzd wallets rotate-master-key --new-key-file {key_file}` before you take its file out "
+        "of old_master_key_files.",
+    )

@@ -34,7 +34,7 @@ from ltzd.errors import (
     RewardTooLarge,
     SignatureRefused,
 )
-from ltzd.http.errors import BodyTooLarge, BodyUnreadable
+from ltzd.http.errors import BodyTooLarge, BodyUnreadable, retry_header
 from ltzd.http.event_handler import models
 from ltzd.http.event_handler.bulk_models import BulkEventsBody, BulkEventsResponse
 from ltzd.http.event_handler.errors import ERRORS
@@ -155,13 +155,13 @@ class EventHandlers:
         response = models.HealthResponse(
             status=_status(health), timestamp=_now(), services=_states(health)
         )
-        return _reply(response, 200 if health.database else 503)
+        return _health_reply(response, health)
 
     async def diagnostic(self, _request: Request) -> Reply:
         health = await self._health.get()
         states = _states(health).model_dump()
         response = models.DiagnosticResponse(status=_status(health), timestamp=_now(), **states)
-        return _reply(response, 200 if health.database else 503)
+        return _health_reply(response, health)
 
     async def debug(self, request: Request) -> Reply:
         response = models.DebugResponse(
@@ -221,6 +221,12 @@ def _states(health: Health) -> models.ServiceStates:
         blockchain="degraded" if is_degraded else state(health.blockchain),
         identity_provider=state(health.identity_provider),
     )
+
+
+def _health_reply(response: ResponseModel, health: Health) -> Reply:
+    if health.database:
+        return _reply(response)
+    return _reply(response, 503, headers=retry_header(DatabaseUnavailable))
 
 
 def _reply(

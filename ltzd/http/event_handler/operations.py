@@ -15,6 +15,7 @@ from ltzd.http.event_handler.bulk_models import MAX_EVENTS, BulkEventsBody, Bulk
 from ltzd.http.event_handler.errors import ERRORS, error_body
 from ltzd.http.event_handler.handlers import DEBUG_TEXT, WORKER_VERSION, EventHandlers
 from ltzd.http.openapi.operations import (
+    ERROR_HEADERS,
     Operation,
     Parameter,
     Response,
@@ -72,6 +73,7 @@ _ONE_OF_TWO = {
 
 # Read if the brand demands signatures of events that skip rules.
 _SIGNATURE = signature_headers(required=False, are_always_read=False)
+_RETRY = (ERROR_HEADERS["Retry-After"],)
 
 
 def _health(status: str, database: str) -> dict[str, object]:
@@ -192,6 +194,7 @@ OPERATIONS = (
                 "The database is unavailable",
                 models.HealthResponse,
                 {"no database": _health("unavailable", "unavailable")},
+                headers=_RETRY,
             ),
         },
         errors=ERRORS,
@@ -212,6 +215,7 @@ OPERATIONS = (
                 "The database is unavailable",
                 models.DiagnosticResponse,
                 {"no database": _diagnostic("unavailable", "unavailable")},
+                headers=_RETRY,
             ),
         },
         errors=ERRORS,

@@ -68,7 +68,7 @@ _PROTOCOL = frozenset(
 """Errors of the HTTP request, which keep their status."""
 
 _RETRY_STATUSES = frozenset({429, 503})
-"""The statuses whose responses carry the error's headers."""
+"""The statuses whose responses carry all of the error's headers; others carry Retry-After alone."""
 
 _UNAVAILABLE = "This is not available at the moment. Please try again soon."
 _MESSAGES: Mapping[str, str] = {
@@ -138,7 +138,11 @@ class SitePluginErrors:
             message = "No route was found matching the URL and request method."
         elif error.code == "INVALID_PARAM":
             data |= {"params": error.details["params"], "details": {}}
-        headers = error.headers if status in _RETRY_STATUSES else {}
+        headers = {
+            name: value
+            for name, value in error.headers.items()
+            if status in _RETRY_STATUSES or name == "Retry-After"
+        }
         return ErrorReply(status, {"code": code, "message": message, "data": data}, headers)
 
     def model_of(self, _status: int) -> type[BaseModel]:

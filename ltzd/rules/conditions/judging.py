@@ -49,7 +49,10 @@ def judge(
     conditions += judge_processes(facts, own.process, policy)
     has_operator = "operator" in roles_present(facts, own.process, policy)
     has_node = all(each.kind is not ConditionKind.NO_NODE_USABLE for each in conditions)
-    conditions += judge_wallets(facts, has_operator=has_operator, has_node=has_node)
+    stopped = {each.subject for each in conditions if each.kind is ConditionKind.LANE_STOPPED}
+    conditions += judge_wallets(
+        facts, has_operator=has_operator, has_node=has_node, stopped=stopped
+    )
     conditions += judge_queues(facts.queues, policy)
     return _sorted(_without_repeats(_merged(conditions), facts))
 

@@ -1,6 +1,6 @@
 """Conditions of the operator's lanes and wallets."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from ltzd.rules.conditions.facts import ClusterFacts, LaneState, WalletFacts
@@ -10,7 +10,7 @@ from ltzd.values import ETHER, Address, checksummed
 
 @dataclass(frozen=True, slots=True)
 class _Pause:
-    """The report of a paused lane.
+    """The report of a paused lane. `{wallet}` and `{grant}` stand for the wallet and its command.
 
     `is_brief`: the pause may come and go by itself, and is reported only after `_BRIEF_SECONDS`.
     """
@@ -31,8 +31,8 @@ PAUSES = {
         ConditionKind.WALLET_OUT_OF_FUNDS,
     ),
     "mint_limit": _Pause(
-        "the wallet's mint limit on chain is spent or zero: it refills with time, and `ltzd wallet "
-        "grant` raises it",
+        "the wallet's mint limit on chain is spent or zero: it refills with time, and "
+        "`{grant}` raises it",
         ConditionKind.MINT_LIMIT_SPENT,
         is_brief=True,
     ),
@@ -42,12 +42,12 @@ PAUSES = {
         is_brief=True,
     ),
     "by_hand": _Pause(
-        "a person has paused it; `ltzd lane resume` ends the pause",
+        "a person has paused it; `ltzd lane resume {wallet}` ends the pause",
         ConditionKind.LANE_PAUSED_BY_HAND,
     ),
     "would_revert": _Pause("LTZ would refuse all queued rewards: look at their errors in the log"),
     "role": _Pause(
-        "its wallet lacks a role on chain, so its relays would revert: `ltzd wallet grant` grants "
+        "its wallet lacks a role on chain, so its relays would revert: `{grant}` grants "
         "what is missing"
     ),
     "node": _Pause("no node answers", is_brief=True),
@@ -68,7 +68,9 @@ PAUSES = {
     ),
     "day_spent": _Pause("its top-ups of this day have reached max_wei_per_day"),
     "comparing": _Pause("the database may lack its last commits, and is compared with the chain"),
-    "foreign_use": _Pause("something else signs with the wallet's key: see `ltzd lane adopt`"),
+    "foreign_use": _Pause(
+        "something else signs with the wallet's key: see `ltzd lane adopt {wallet}`"
+    ),
 }
 """By the reason in the lane's row."""
 INTENDED = frozenset(("draining", "retired"))
@@ -128,11 +130,17 @@ def _coins(wei: int) -> str:
 
 
 def judge_wallets(
-    facts: ClusterFacts, *, has_operator: bool, has_node: bool = True
+    facts: ClusterFacts,
+    *,
+    has_operator: bool,
+    has_node: bool = True,
+    stopped: Container[str | None] = (),
 ) -> Iterator[Condition]:
     """`has_operator` says whether any process has the role operator.
 
-    Without `has_node` another condition already reports why lanes wait for a node.
+    Without `has_node` another condition already reports why lanes wait for a node. `stopped` has
+    the names of wallets whose lanes are stopped: another condition reports why no process holds
+    them.
     """
     expected = INTENDED if has_node else INTENDED | {"node"}
     for wallet in facts.wallets:
@@ -141,8 +149,10 @@ def judge_wallets(
     if not has_operator:
         return  # The condition ROLE_ABSENT covers all lanes.
     for kind, consequence in _DUTIES.items():
-        wallets = [wallet for wallet in facts.wallets if wallet.kind == kind]
-        if any(wallet.holder is not None for wallet in wallets):
+        all_wallets = [wallet for wallet in facts.wallets if wallet.kind == kind]
+        wallets = [each for each in all_wallets if checksummed(each.wallet) not in stopped]
+        is_reported = bool(all_wallets) and not wallets
+        if is_reported or any(wallet.holder is not None for wallet in all_wallets):
             continue
         known = ", ".join(checksummed(wallet.wallet) for wallet in wallets[:3])
         cause = f"no process holds its wallets ({known})" if wallets else "no wallet has this kind"
@@ -151,15 +161,17 @@ def judge_wallets(
             f"No process holds a {kind} lane, so {consequence}: {cause}",
             kind,
         )
-    yield from _unserved(facts.wallets)
+    yield from _unserved(facts.wallets, stopped)
 
 
-def _unserved(wallets: Collection[WalletFacts]) -> Iterator[Condition]:
+def _unserved(
+    wallets: Collection[WalletFacts], stopped: Container[str | None]
+) -> Iterator[Condition]:
     held_kinds = {wallet.kind for wallet in wallets if wallet.holder is not None}
     for wallet in wallets:
         is_covered = wallet.kind in _DUTIES and wallet.kind not in held_kinds  # by LANE_UNHELD
-        if wallet.holder is None and not is_covered:
-            name = checksummed(wallet.wallet)
+        name = checksummed(wallet.wallet)
+        if wallet.holder is None and not is_covered and name not in stopped:
             yield Condition(
                 ConditionKind.WALLET_UNSERVED,
                 f"No process serves the {wallet.kind} wallet {name}: give a process its key, or "
@@ -175,8 +187,10 @@ def _paused(wallet: WalletFacts, reason: str) -> Iterator[Condition]:
     name = checksummed(wallet.wallet)
     since = "" if wallet.paused_seconds is None else f" for {wallet.paused_seconds:.0f} s"
     by_hand = "" if wallet.by_hand_reason is None else f" ({wallet.by_hand_reason})"
+    grant = grant_command(wallet.wallet, wallet.kind)
+    sentence = pause.sentence.replace("{wallet}", name).replace("{grant}", grant)
     yield Condition(
         pause.kind,
-        f"Lane {wallet.kind} {name} has been paused{since}: {pause.sentence}{by_hand}",
+        f"Lane {wallet.kind} {name} has been paused{since}: {sentence}{by_hand}",
         name,
     )

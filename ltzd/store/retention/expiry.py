@@ -4,13 +4,16 @@ Several processes may do so at once: each statement passes over what another has
 recorded by rule and brand, so that each call begins where the last one ended.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Final
+from uuid import UUID
 
 from ltzd.store.database import Connection
 from ltzd.store.retention import erasure, progress
+from ltzd.store.retention.refused_rows import RefusedRows
 from ltzd.store.users import address_proofs
 from ltzd.store.users.erased_addresses import ErasedAddresses
 
@@ -41,100 +44,132 @@ async def expire(
     connection: Connection,
     policy: RetentionPolicy,
     erased: ErasedAddresses,
+    refused: RefusedRows,
     batch: int = BATCH,
 ) -> int:
     """Erase up to `batch` rows of each kind and brand; returns how many were erased or passed over.
 
-    0 says that nothing is left to do for now.
+    0 says that nothing is left to do for now. `refused` is that of the calls before in this round.
     """
     done = 0
     if policy.event_addresses is not None:
-        done += await _for_each_brand(connection, _clear_events, policy.event_addresses, batch)
+        for brand in await _brands(connection):
+            done += await _clear_events(connection, brand, policy.event_addresses, refused, batch)
     if policy.pregeneration_requests is not None:
         after = policy.pregeneration_requests
-        done += await _for_each_brand(connection, _delete_requests, after, batch)
+        for brand in await _brands(connection):
+            done += await _delete_requests(connection, brand, after, refused, batch)
     if policy.user_addresses is not None:
-        done += await _hide_users(connection, erased, policy.user_addresses, batch)
-        done += await _hide_accounts(connection, erased, policy.user_addresses, batch)
-        done += await address_proofs.delete_expired(connection, policy.user_addresses, batch)
+        done += await _hide_users(connection, erased, policy.user_addresses, refused, batch)
+        done += await _hide_accounts(connection, erased, policy.user_addresses, refused, batch)
+        done += await _delete_proofs(connection, policy.user_addresses, refused, batch)
     return done
 
 
-_Clear = Callable[[Connection, bytes, timedelta, int], Awaitable[int]]
+async def _brands(connection: Connection) -> list[bytes]:
+    return [row["id"] for row in await connection.fetch("SELECT id FROM brands ORDER BY id")]
 
 
-async def _for_each_brand(
-    connection: Connection, clear: _Clear, after: timedelta, batch: int
+async def _clear_events(
+    connection: Connection, brand: bytes, after: timedelta, refused: RefusedRows, batch: int
 ) -> int:
-    brands = await connection.fetch("SELECT id FROM brands ORDER BY id")
-    return sum([await clear(connection, row["id"], after, batch) for row in brands])
-
-
-async def _clear_events(connection: Connection, brand: bytes, after: timedelta, batch: int) -> int:
-    """Events of one moment are cleared together, so no event is older than the progress."""
+    """The progress stays before a refused event, so that the next round finds it."""
+    rule = "event_addresses", brand.hex()
     # Comparisons of rows, because the planner takes a range between two unknown bounds for a
     # two-hundredth of the rows, and then reads and sorts all events of the brand. A limit in the
     # text, because of an unknown one it expects a tenth of them.
-    cleared: int = await connection.fetchval(
+    due = await connection.fetch(
         f"""
-        WITH due AS MATERIALIZED (
-          SELECT e.id, e.created_at
-            FROM events e
-           WHERE (e.brand_id, e.created_at)
-                 >= ($1, coalesce((SELECT done_to FROM retention_progress
-                                    WHERE rule = 'event_addresses' AND brand_id = $1),
-                                  '-infinity'))
-             AND (e.brand_id, e.created_at) < ($1, now() - $2::interval)
-             AND num_nonnulls(e.email, e.user_identifier, e.metadata) > 0
-           ORDER BY e.brand_id, e.created_at
-           LIMIT {batch:d}
-        ), cleared AS (
-          UPDATE events e SET email = NULL, user_identifier = NULL, metadata = NULL
-            FROM due WHERE e.id = due.id
-        ), progress AS (
-          INSERT INTO retention_progress AS p (rule, brand_id, done_to)
-          SELECT 'event_addresses', $1, max(created_at) FROM due HAVING count(*) > 0
-              ON CONFLICT (rule, brand_id) DO UPDATE
-             SET done_to = greatest(p.done_to, excluded.done_to)
-        )
-        SELECT count(*) FROM due
+        SELECT e.id, e.created_at
+          FROM events e
+         WHERE (e.brand_id, e.created_at)
+               >= ($1, coalesce((SELECT done_to FROM retention_progress
+                                  WHERE rule = 'event_addresses' AND brand_id = $1),
+                                '-infinity'))
+           AND (e.brand_id, e.created_at) < ($1, now() - $2::interval)
+           AND num_nonnulls(e.email, e.user_identifier, e.metadata) > 0
+           AND e.id <> ALL($3::uuid[])
+         ORDER BY e.brand_id, e.created_at
+         LIMIT {batch:d}
         """,  # noqa: S608
         brand,
         after,
+        refused.of(rule),
     )
-    return cleared
+
+    async def clear(ids: Sequence[UUID]) -> None:
+        # A join, so that each event is looked for in its own partition alone.
+        await connection.execute(
+            """
+            UPDATE events e SET email = NULL, user_identifier = NULL, metadata = NULL
+              FROM unnest($1::uuid[]) AS due (id)
+             WHERE e.id = due.id
+            """,
+            ids,
+        )
+
+    if due:
+        await refused.change(rule, [row["id"] for row in due], clear)
+    if due and not refused.of(rule):
+        await progress.done_to(connection, "event_addresses", brand, due[-1]["created_at"])
+    return len(due)
 
 
 async def _delete_requests(
-    connection: Connection, brand: bytes, after: timedelta, batch: int
+    connection: Connection, brand: bytes, after: timedelta, refused: RefusedRows, batch: int
 ) -> int:
-    deleted: int = await connection.fetchval(
+    rule = "pregeneration_requests", brand.hex()
+    due = await connection.fetch(
         """
-        WITH deleted AS (
-          DELETE FROM pregeneration_requests
-           WHERE id IN (SELECT id
-                          FROM pregeneration_requests
-                         WHERE brand_id = $1 AND created_at < now() - $2::interval
-                         ORDER BY created_at
-                         LIMIT $3)
-       RETURNING oauth_provider, oauth_user_id
-        ), cleared AS (
-          UPDATE pregenerations p SET oauth_username = NULL
-            FROM (SELECT DISTINCT oauth_provider, oauth_user_id FROM deleted) AS d
-           WHERE (p.oauth_provider, p.oauth_user_id) = (d.oauth_provider, d.oauth_user_id)
-             AND p.oauth_username IS NOT NULL
-        )
-        SELECT count(*) FROM deleted
+        SELECT id
+          FROM pregeneration_requests
+         WHERE brand_id = $1 AND created_at < now() - $2::interval AND id <> ALL($4::bigint[])
+         ORDER BY created_at
+         LIMIT $3
         """,
         brand,
         after,
         batch,
+        refused.of(rule),
     )
-    return deleted
+
+    async def delete(ids: Sequence[int]) -> None:
+        await connection.execute(
+            """
+            WITH deleted AS (
+              DELETE FROM pregeneration_requests
+               WHERE id = ANY($1::bigint[])
+           RETURNING oauth_provider, oauth_user_id
+            )
+            UPDATE pregenerations p SET oauth_username = NULL
+              FROM (SELECT DISTINCT oauth_provider, oauth_user_id FROM deleted) AS d
+             WHERE (p.oauth_provider, p.oauth_user_id) = (d.oauth_provider, d.oauth_user_id)
+               AND p.oauth_username IS NOT NULL
+            """,
+            ids,
+        )
+
+    if due:
+        await refused.change(rule, [row["id"] for row in due], delete)
+    return len(due)
+
+
+async def _delete_proofs(
+    connection: Connection, after: timedelta, refused: RefusedRows, batch: int
+) -> int:
+    passed_over = refused.of("address_proofs")
+    due = await address_proofs.expired(connection, after, passed_over, batch)
+    if due:
+        await refused.change("address_proofs", due, partial(address_proofs.delete, connection))
+    return len(due)
 
 
 async def _hide_users(
-    connection: Connection, erased: ErasedAddresses, after: timedelta, batch: int
+    connection: Connection,
+    erased: ErasedAddresses,
+    after: timedelta,
+    refused: RefusedRows,
+    batch: int,
 ) -> int:
     """Walk the users in the order of their ids, and begin again after the last one.
 
@@ -174,19 +209,28 @@ async def _hide_users(
         after,
         batch,
     )
-    due = [row for row in rows if row["is_due"]]
-    plain = [row["email_key"] for row in due if not row["is_erased"]]
-    if plain:
-        await erasure.hide_addresses(connection, erased, plain)
+    plain = {row["id"]: row["email_key"] for row in rows if row["is_due"] and not row["is_erased"]}
+    due = [row["id"] for row in rows if row["is_due"]]
+
+    async def hide(ids: Sequence[UUID]) -> None:
+        await erasure.hide_addresses(
+            connection, erased, [plain[id_] for id_ in ids if id_ in plain]
+        )
+        await erasure.hide_members(connection, erased, ids)
+
     if due:
-        await erasure.hide_members(connection, erased, [row["id"] for row in due])
+        await refused.change("user_addresses", due, hide)
     last = str(rows[-1]["id"]) if len(rows) == batch else None
     await progress.move(connection, "user_addresses", last)
     return len(due)
 
 
 async def _hide_accounts(
-    connection: Connection, erased: ErasedAddresses, after: timedelta, batch: int
+    connection: Connection,
+    erased: ErasedAddresses,
+    after: timedelta,
+    refused: RefusedRows,
+    batch: int,
 ) -> int:
     """Walk the addresses that lead to custodial wallets, and hide those without a user, which have
     no events, unless a token has shown the address since.
@@ -211,7 +255,8 @@ async def _hide_accounts(
     )
     due = [row["name"] for row in rows if row["is_due"]]
     if due:
-        await erasure.hide_addresses(connection, erased, due)
+        hide = partial(erasure.hide_addresses, connection, erased)
+        await refused.change("account_addresses", due, hide)
     last = rows[-1]["name"] if len(rows) == batch else None
     await progress.move(connection, "account_addresses", last)
     return len(due)

@@ -3,6 +3,8 @@
 Several processes may walk at once: a row that both look at is judged the same.
 """
 
+from datetime import datetime
+
 from ltzd.store.database import Connection
 
 
@@ -12,6 +14,20 @@ async def last_key(connection: Connection, rule: str) -> str | None:
         "SELECT last_key FROM retention_progress WHERE rule = $1 AND brand_id = ''", rule
     )
     return key
+
+
+async def done_to(connection: Connection, rule: str, brand: bytes, moment: datetime) -> None:
+    """Record that the brand's rows before `moment` are done; rows of that moment may be left."""
+    await connection.execute(
+        """
+        INSERT INTO retention_progress AS p (rule, brand_id, done_to) VALUES ($1, $2, $3)
+            ON CONFLICT (rule, brand_id) DO UPDATE
+           SET done_to = greatest(p.done_to, excluded.done_to)
+        """,
+        rule,
+        brand,
+        moment,
+    )
 
 
 async def move(connection: Connection, rule: str, key: str | None) -> None:

@@ -44,29 +44,37 @@ async def insert(connection: Connection, addresses: Sequence[ProvenAddress]) -> 
     )
 
 
-async def delete_expired(connection: Connection, after: timedelta, limit: int) -> int:
-    """Delete up to `limit` addresses that no token has listed for that long; returns how many.
-
-    A user who has come meanwhile takes the proof over.
-    """
-    deleted: int = await connection.fetchval(
+async def expired(
+    connection: Connection, after: timedelta, passed_over: Sequence[str], limit: int
+) -> list[str]:
+    """Up to `limit` addresses that no token has listed for that long, without `passed_over`."""
+    rows = await connection.fetch(
         """
-        WITH deleted AS (
-          DELETE FROM address_proofs
-           WHERE email_key IN (SELECT email_key
-                                 FROM address_proofs
-                                WHERE shown_at < now() - $1::interval
-                                ORDER BY shown_at
-                                LIMIT $2)
-       RETURNING email_key, person
-        ), taken_over AS (
-          UPDATE users u SET proven_by = deleted.person
-            FROM deleted
-           WHERE u.email_key = deleted.email_key AND u.proven_by IS NULL
-        )
-        SELECT count(*) FROM deleted
+        SELECT email_key
+          FROM address_proofs
+         WHERE shown_at < now() - $1::interval AND email_key <> ALL($3::text[])
+         ORDER BY shown_at
+         LIMIT $2
         """,
         after,
         limit,
+        passed_over,
     )
-    return deleted
+    return [row["email_key"] for row in rows]
+
+
+async def delete(connection: Connection, email_keys: Sequence[str]) -> None:
+    """Delete these addresses. A user who has come meanwhile takes the proof over."""
+    await connection.execute(
+        """
+        WITH deleted AS (
+          DELETE FROM address_proofs
+           WHERE email_key = ANY($1::text[])
+       RETURNING email_key, person
+        )
+        UPDATE users u SET proven_by = deleted.person
+          FROM deleted
+         WHERE u.email_key = deleted.email_key AND u.proven_by IS NULL
+        """,
+        email_keys,
+    )

@@ -206,17 +206,24 @@ async def replay(connection: Connection, ids: Sequence[UUID]) -> list[UUID]:
     stays as it is. Call it in a database transaction.
     """
     replayed: list[UUID] = []
-    # A brand may have millions, which one statement would not finish within its time.
     for start in range(0, len(ids), batches.ROWS):
         rows = await connection.fetch(
             """
+            WITH chosen AS (
+              SELECT id
+                FROM webhooks
+               WHERE id = ANY($1::uuid[]) AND NOT (kind = 'ltz_distributed' AND revoked)
+               ORDER BY id -- the order of locks of `queue.settle`
+                 FOR UPDATE
+            )
             UPDATE webhooks
                SET state = 'pending', attempts = 0, next_at = now(),
                    -- An attempt without an outcome may have arrived (queue.revoke).
                    last_error = CASE WHEN attempts > 0 THEN coalesce(last_error, 'replayed')
                                      ELSE last_error END
-             WHERE id = ANY($1::uuid[]) AND NOT (kind = 'ltz_distributed' AND revoked)
-         RETURNING id
+              FROM chosen
+             WHERE webhooks.id = chosen.id
+         RETURNING webhooks.id
             """,
             ids[start : start + batches.ROWS],
         )
@@ -226,45 +233,87 @@ async def replay(connection: Connection, ids: Sequence[UUID]) -> list[UUID]:
     return replayed
 
 
-async def replay_since(
-    connection: Connection, brand: Address, since: datetime, state: WebhookState | None
-) -> int:
-    """`replay` every webhook that was inserted for a brand since then; returns how many."""
-    rows = await connection.fetch(
-        """
-        SELECT id
-          FROM webhooks
-         WHERE brand_id = $1 AND created_at >= $2 AND state = ANY($3::text[])
-         ORDER BY id
-        """,
-        brand,
-        since,
-        _states(state),
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in the order in which a brand's webhooks were written: behind this webhook."""
+
+    written_at: datetime
+    id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How many webhooks are due now; `reached` is None if there are no further ones."""
+
+    count: int
+    reached: Position | None
+
+
+async def present_moment(connection: Connection) -> datetime:
+    """The database's time: webhooks written until now have no later one."""
+    moment: datetime = await connection.fetchval("SELECT now()")
+    return moment
+
+
+async def position_of(connection: Connection, brand: Address, id_: UUID) -> Position | None:
+    """The place of a brand's webhook, or None if the brand has no such webhook."""
+    written_at = await connection.fetchval(
+        "SELECT created_at FROM webhooks WHERE id = $1 AND brand_id = $2", id_, brand
     )
-    return len(await replay(connection, [row["id"] for row in rows]))
+    return None if written_at is None else Position(written_at, id_)
 
 
-async def enable(connection: Connection, brand: Address) -> int | None:
-    """Enable a disabled endpoint; returns how many of the brand's webhooks wait, which start again.
+async def replay_next(
+    connection: Connection,
+    brand: Address,
+    behind: Position,
+    until: datetime,
+    state: WebhookState | None,
+) -> Replayed:
+    """`replay` a brand's next webhooks in the order of their writing, in a transaction of its own.
 
-    Returns None, and changes nothing, if the endpoint is not disabled.
+    A brand may have millions: one transaction of all would keep them locked, and time out.
     """
     async with connection.transaction():
-        enabled = await connection.fetchval(
+        rows = await connection.fetch(
             """
-            UPDATE webhook_endpoints
-               SET disabled_url = NULL, disabled_at = NULL, disabled_reason = NULL
-             WHERE brand_id = $1 AND disabled_url IS NOT NULL
-               AND disabled_url = (SELECT configuration ->> 'webhook_url'
-                                     FROM brands
-                                    WHERE id = $1)
-         RETURNING true
+            SELECT w.created_at, w.id
+              FROM unnest($5::text[]) AS replayed (state)
+             CROSS JOIN LATERAL (
+                   SELECT created_at, id
+                     FROM webhooks
+                    WHERE brand_id = $1 AND state = replayed.state
+                      AND (created_at, id) > ($2, $3) AND created_at <= $4
+                    ORDER BY created_at, id
+                    LIMIT $6) AS w
+             ORDER BY w.created_at, w.id
+             LIMIT $6
             """,
             brand,
+            behind.written_at,
+            behind.id,
+            until,
+            _states(state),
+            batches.ROWS,
         )
-        if not enabled:
-            return None
-        rows = await connection.fetch(
-            "SELECT id FROM webhooks WHERE brand_id = $1 AND state = 'pending' ORDER BY id", brand
-        )
-        return len(await replay(connection, [row["id"] for row in rows]))
+        count = len(await replay(connection, [row["id"] for row in rows]))
+    return Replayed(count, Position(*rows[-1]) if len(rows) == batches.ROWS else None)
+
+
+async def is_disabled(connection: Connection, brand: Address) -> bool:
+    """Whether the endpoint that the brand's file names is disabled."""
+    return bool(await disabled_endpoints(connection, brand))
+
+
+async def enable(connection: Connection, brand: Address) -> None:
+    """Enable a disabled endpoint, whose webhooks are then delivered when they are due."""
+    await connection.execute(
+        """
+        UPDATE webhook_endpoints
+           SET disabled_url = NULL, disabled_at = NULL, disabled_reason = NULL
+         WHERE brand_id = $1
+           AND disabled_url = (SELECT configuration ->> 'webhook_url' FROM brands WHERE id = $1)
+        """,
+        brand,
+    )
+    await notify_senders(connection)

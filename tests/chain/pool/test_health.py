@@ -146,6 +146,24 @@ async def test_every_node_has_gauges_and_the_reason_is_one_of_a_closed_set() -> 
     assert shown.count(f'ltzd_chain_node_unfit{{node="{good}"') == len(Unfit)
 
 
+async def test_a_process_without_requests_shows_the_node_that_the_next_one_would_ask() -> None:
+    """An idle process with the role http alone, one of whose nodes dies and whose other returns."""
+
+    def in_use() -> list[bool]:
+        return [report.is_preferred for report in fleet.pool.reports()]
+
+    async with a_fleet(FleetNode("a"), FleetNode("b"), is_watched=True) as fleet:
+        await reasons_are(fleet, None, None)
+        assert sorted(in_use()) == [False, True]
+        first = in_use().index(True)
+        await fleet.pool.client("http").call("who")
+        assert in_use().index(True) == first
+
+        fleet.nodes[first].mode = "hung"
+        await reasons_are(fleet, *((Unfit.HUNG, None) if first == 0 else (None, Unfit.HUNG)))
+        assert in_use().index(True) == 1 - first
+
+
 async def test_a_node_that_is_seen_again_loses_its_fault() -> None:
     node = FleetNode("a")
     async with a_fleet(node, is_watched=True) as fleet:

@@ -226,7 +226,7 @@ async def test_a_failed_reward_goes_back_into_the_queue_once(
     assert failed["status"] == "failed"
     assert failed["reward"]["failure"] == "LTZ says: too much"
     assert "LTZ says: too much" in shown.out
-    assert "`ltzd event retry` puts it back" in shown.out
+    assert f"`ltzd event retry {id_}` puts it back" in shown.out
     assert (retried.code, retried.out) == (0, "")
     assert retried.err == f"The reward of event {id_} is in the queue again.\n"
     event = await read_event(db, id_)

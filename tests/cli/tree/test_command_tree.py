@@ -1,14 +1,17 @@
 """The whole tree of commands: where each finds its instance, and how each prints facts."""
 
+import ast
 import asyncio
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
 
+from ltzd.cli import main
 from ltzd.cli.main import app
 from ltzd.cli.options import with_config
 from ltzd.store.database import Connection
@@ -60,6 +63,72 @@ def test_a_proposed_command_names_the_settings_file_if_it_takes_one(name: str) -
         completed = proposal.replace(f"`ltzd {name}`", f"`ltzd {name}{option}`")
         assert with_config(proposal, arguments) == completed
     assert with_config(proposal, ["--data-dir", "x", "--config"]) == proposal
+
+
+MENTIONED = {
+    "brand rotate-key",
+    "deploy",
+    "item set",
+    "tx speed-up",
+    "user erase",
+    "wallet add",
+    "wallet grant",
+}
+"""Commands that a sentence may name without what they require: the sentence proposes no call of
+them, or the person alone knows what to give."""
+
+
+def texts_of(tree: ast.AST) -> Iterator[str]:
+    """The texts of a module but for its docstrings; `…` stands for each value in a text."""
+    left_out: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            left_out.add(id(node.value))
+        elif isinstance(node, ast.JoinedStr):
+            left_out.update(map(id, node.values))
+            yield "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values
+            )
+        elif isinstance(node, ast.Constant) and id(node) not in left_out:
+            yield str(node.value)
+
+
+def proposals() -> set[tuple[str, str]]:
+    """Each command in backquotes that a text of ltzd has: its name, and what follows."""
+    sources = Path(main.__file__).parents[1].rglob("*.py")
+    texts = [text for path in sources for text in texts_of(ast.parse(path.read_text()))]
+    proposed = {match[1] for text in texts for match in re.finditer(r"`ltzd ([a-z][^`]*)`", text)}
+    by_length = sorted(COMMANDS, key=len)
+    names = {
+        command: name
+        for name in by_length
+        for command in proposed
+        if f"{command} ".startswith(f"{name} ")
+    }
+    return {(name, command.removeprefix(name)) for command, name in names.items()}
+
+
+def lacks(name: str, given: Sequence[str]) -> bool:
+    """Whether the command requires an argument, or an option, that is not given.
+
+    `--config` is completed when the sentence is printed.
+    """
+    required = [p.opts[0] for p in COMMANDS[name].params if p.required and p.name != "config"]
+    options = {option for option in required if option.startswith("-")}
+    return bool(options - set(given)) or (len(required) > len(options) and not given)
+
+
+def test_a_proposed_command_has_everything_that_it_requires() -> None:
+    """A person pastes it; `…` is a value that the sentence gives."""
+    commands = sorted((name, following.split()) for name, following in proposals())
+    assert ("tx list", []) in commands
+    unknown = [
+        (name, given)
+        for name, given in commands
+        if not {word for word in given if word.startswith("--")} <= options_of(COMMANDS[name])
+    ]
+    assert unknown == []
+    assert [each for each in commands if lacks(*each) and each[0] not in MENTIONED] == []
 
 
 async def test_what_a_command_proposes_can_be_pasted(

@@ -256,6 +256,29 @@ def test_a_kind_without_any_held_lane_is_one_condition() -> None:
     assert judged(replace(WELL, wallets=held("host-a/1", None))) == ["wallet_unserved"]
 
 
+def stopped_lanes(*wallets: WalletFacts) -> tuple[Condition, ...]:
+    states = [LaneState(each.wallet, each.kind, False, "It has used 9 nonces.") for each in wallets]
+    return tuple(judge_own_lanes(states))
+
+
+def test_a_stopped_lane_is_told_alone_and_not_also_as_a_lane_without_a_process() -> None:
+    """The runbook of a lane without a process would start one, which stops for the same reason."""
+    both = held(None, None)
+    other = a_process(2, report=ProcessReport(stopped_lanes(both[0])))
+
+    assert judged(replace(WELL, wallets=both), *stopped_lanes(*both[:2])) == ["lane_stopped"] * 2
+    alone = replace(WELL, wallets=held(None), processes=(other,))
+    assert judged(alone) == ["lane_stopped"]
+    beside = replace(WELL, wallets=held(None, "host-a/1"), processes=(other,))
+    assert judged(beside) == ["lane_stopped"]
+    unserved = replace(WELL, wallets=both, processes=(other,))
+    assert judged(unserved) == ["lane_unheld", "lane_stopped"]
+    _, last, *_ = held(None, None)
+    (unheld, _) = judge(unserved, OwnView(ME), POLICY)
+    assert checksummed(last.wallet) in unheld.sentence
+    assert checksummed(both[0].wallet) not in unheld.sentence
+
+
 def test_without_the_role_operator_nothing_more_is_told_of_lanes() -> None:
     me = replace(ME, roles=("http", "indexer", "deliveries"))
     assert judged(replace(WELL, wallets=held(None)), me=me) == ["role_absent"]

@@ -1,28 +1,42 @@
 """Retention: addresses that are older than the settings allow are erased, the others stay."""
 
+from collections.abc import MutableMapping, Sequence
 from datetime import timedelta
+from functools import partial
+from typing import Any
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
+from structlog.testing import capture_logs
 
+from ltzd.deliveries.cleanup import Cleanup
 from ltzd.store.brands import configurations
 from ltzd.store.database import Pool, session
 from ltzd.store.retention import expiry
 from ltzd.store.retention.expiry import RetentionPolicy
+from ltzd.store.retention.refused_rows import RefusedRows
 from ltzd.store.users import address_proofs
 from ltzd.store.users.address_proofs import ProvenAddress
 from ltzd.store.users.erased_addresses import ErasedAddresses
-from tests.support.rows.core import BRAND, a_wallet, value
+from tests.support.rows.core import BRAND, a_wallet, running, value
 from tests.support.rows.everywhere import places_of
 from tests.support.surfaces.event_action import SEALER, a_brand
+from tests.support.waiting import until
 
 OLD, NEW = "old@shop.example", "new@shop.example"
 POLICY = RetentionPolicy(timedelta(days=30), timedelta(days=90), timedelta(days=10))
 
 
-async def expire(pool: Pool, policy: RetentionPolicy = POLICY, batch: int = expiry.BATCH) -> int:
+async def expire(
+    pool: Pool,
+    policy: RetentionPolicy = POLICY,
+    batch: int = expiry.BATCH,
+    refused: RefusedRows | None = None,
+) -> int:
     async with session(pool) as connection:
-        return await expiry.expire(connection, policy, ErasedAddresses(SEALER), batch)
+        erased = ErasedAddresses(SEALER)
+        return await expiry.expire(connection, policy, erased, refused or RefusedRows(), batch)
 
 
 async def a_user(pool: Pool, email: str, days: int, *, last_event: int) -> UUID:
@@ -215,3 +229,128 @@ async def test_an_address_of_a_custodial_wallet_stays_while_tokens_show_it(pool:
     await value(pool, "UPDATE address_proofs SET shown_at = now() - interval '100 days'")
     assert await expire(pool) == 1
     assert await places_of(pool, OLD) == set()
+
+
+KEPT = "kept@shop.example"
+_REFUSED = {
+    "events": f"BEFORE UPDATE ON events FOR EACH ROW WHEN (OLD.email = '{KEPT}')",
+    "users": f"BEFORE UPDATE ON users FOR EACH ROW WHEN (OLD.email_key = '{KEPT}')",
+    "requests": "BEFORE DELETE ON pregeneration_requests FOR EACH ROW "
+    "WHEN (OLD.metadata::text LIKE '%kept%')",
+    "proofs": f"BEFORE DELETE ON address_proofs FOR EACH ROW WHEN (OLD.email_key = 'p{KEPT}')",
+    "accounts": f"BEFORE UPDATE ON custodial_accounts FOR EACH ROW WHEN (OLD.name = 'a{KEPT}')",
+}
+
+
+async def a_row_of_each_kind(pool: Pool, name: str, days: int) -> None:
+    await a_user(pool, f"{name}@shop.example", days, last_event=200)
+    async with session(pool) as db:
+        await db.execute(
+            """
+            INSERT INTO pregenerations VALUES ('discord', $1, $1, $2, 'ann#1')
+            """,
+            *(name, a_wallet(days)),
+        )
+        await db.execute(
+            """
+            INSERT INTO pregeneration_requests
+                   (brand_id, oauth_provider, oauth_user_id, created_new, metadata, created_at)
+            VALUES ($1, 'discord', $2, true, to_jsonb($2::text), now() - $3::interval)
+            """,
+            *(BRAND, name, timedelta(days=days)),
+        )
+        await db.execute(
+            "INSERT INTO address_proofs VALUES ($1, 'did:a', now() - $2::interval)",
+            *(f"p{name}@shop.example", timedelta(days=days)),
+        )
+        await db.execute(
+            "INSERT INTO custodial_users (subject, wallet, key_id, sealed) "
+            "VALUES ($1, $2, 'k', '\\x00')",
+            *(f"ltzd:{name}", a_wallet(days)),
+        )
+        await db.execute(
+            "INSERT INTO custodial_accounts (kind, name, subject, verified, created_at) "
+            "VALUES ('email', $1, $2, true, now() - $3::interval)",
+            *(f"a{name}@shop.example", f"ltzd:{name}", timedelta(days=days)),
+        )
+
+
+async def test_a_row_that_postgresql_refuses_to_erase_holds_up_no_other_row(pool: Pool) -> None:
+    """An administrator's trigger keeps the row, for example. Each round tries again."""
+    for days, name in enumerate(("kept", "one", "two", "three", "four"), start=400):
+        await a_row_of_each_kind(pool, name, 900 - days)
+    async with session(pool) as db:
+        await db.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql "
+            "AS $$ BEGIN RAISE 'an auditor wants it'; END $$"
+        )
+        for name, condition in _REFUSED.items():
+            await db.execute(f"CREATE TRIGGER {name} {condition} EXECUTE FUNCTION refuse()")
+
+    with capture_logs() as lines:
+        async with running(a_cleanup(pool).run()):
+            for name in ("one", "two", "three", "four"):
+                await until(partial(is_gone, pool, f"{name}@shop.example"))
+            await until(partial(has_failed, lines))
+    assert await value(pool, "SELECT count(*) FROM pregeneration_requests") == 1
+    refused = [line for line in lines if line["event"] == "retention.row_refused"]
+    assert len({line["rule"] for line in refused}) == len(_REFUSED)
+    assert KEPT not in str(lines)
+    kept = {"events.email", "users.email_key", "address_proofs.email_key", "event_claims.email_key"}
+    assert await places_of(pool, KEPT) >= kept
+
+    async with session(pool) as db:
+        await db.execute("DROP FUNCTION refuse CASCADE")
+    async with running(a_cleanup(pool).run()):
+        await until(partial(is_gone, pool, KEPT))
+
+
+def a_cleanup(pool: Pool) -> Cleanup:
+    return Cleanup(pool, ErasedAddresses(SEALER), POLICY)
+
+
+async def is_gone(pool: Pool, text: str) -> bool:
+    return await places_of(pool, text) == set()
+
+
+async def has_failed(lines: list[MutableMapping[str, Any]]) -> bool:
+    """The round is reported as failed, for the alert of cleanups."""
+    failed = [line for line in lines if line["event"] == "cleanup.failed"]
+    return [line["reason"] for line in failed] == ["PostgreSQL refuses it: P0001"]
+
+
+async def test_a_refused_event_is_found_again_although_later_pages_were_cleared(pool: Pool) -> None:
+    for days, name in enumerate(("kept", "one", "two", "three"), start=400):
+        await a_user(pool, f"{name}@shop.example", 900 - days, last_event=900 - days)
+    only_events = RetentionPolicy(event_addresses=timedelta(days=30))
+    async with session(pool) as db:
+        await db.execute("ALTER TABLE events ADD CHECK (email IS NOT NULL OR ltz > 0) NOT VALID")
+        await db.execute("UPDATE events SET ltz = 5 WHERE email <> $1", KEPT)
+    refused = RefusedRows()
+
+    while await expire(pool, only_events, 2, refused):
+        pass
+
+    assert isinstance(refused.error, asyncpg.CheckViolationError)
+    assert await value(pool, "SELECT array_agg(email) FROM events WHERE email <> ''") == [KEPT]
+    await value(pool, "UPDATE events SET ltz = 5")
+    assert await expire(pool, only_events, 2) == 1
+    assert await value(pool, "SELECT count(email) FROM events") == 0
+
+
+async def test_a_refusal_of_every_row_is_not_tried_row_by_row(pool: Pool) -> None:
+    calls = []
+
+    async def forbidden(rows: Sequence[int]) -> None:
+        calls.append(len(rows))
+        raise asyncpg.InsufficientPrivilegeError("not yours")
+
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await RefusedRows().change("x", range(500), forbidden)
+    assert calls == [500]
+    with pytest.raises(asyncpg.CheckViolationError):
+        await RefusedRows().change("x", range(500), refusing)
+
+
+async def refusing(_rows: Sequence[int]) -> None:
+    raise asyncpg.CheckViolationError("never")

@@ -113,6 +113,24 @@ def _latency(mean_a: float, mean_b: float, *, slow: int = 0) -> dict[str, str]:
     return series
 
 
+def _slow_while(condition: str, values: str) -> dict[str, str]:
+    """Events are slow by the mean and by the share above two seconds, beside a condition."""
+    at_b = f'ltzd_conditions{{condition="{condition}",instance="b"}}'
+    return _latency(0.1, 0.25, slow=10) | {at_b: values}
+
+
+_WAITING_MINTS = (
+    Case(_slow_while("fees_above_cap", "1" + STEADY)),
+    Case(_slow_while("lane_unheld", "0x100 1x140")),
+    Case(_slow_while("mint_limit_spent", "1x205 0x35")),  # nine minutes ago
+)
+_OTHER_CAUSES = (
+    _firing(_slow_while("fees_above_cap", "0" + STEADY)),
+    _firing(_slow_while("fees_above_cap", "1x130 0x110")),
+    _firing(_slow_while("webhooks_disabled", "1" + STEADY)),
+)
+
+
 def _once(series: str) -> Case:
     """An outage that is over: everything failed for two minutes half an hour ago."""
     good, bad = f'{series}"a",status="2xx"}}', f'{series}"a",status="5xx"}}'
@@ -324,9 +342,13 @@ CASES: Final[dict[str, Cases]] = {
     "LtzdErrorBudgetBurns": _burning(7, 7, _errors(failing=0, hours=1)),
     "LtzdErrorBudgetBurnsSlowly": _burning(2, 73),
     "LtzdAnswersSlowOnAverage": Cases(
-        _firing(_latency(0.1, 0.25)), (Case(_latency(0.5, 0.05)), Case({}))
+        _firing(_latency(0.1, 0.25)),
+        (Case(_latency(0.5, 0.05)), Case({}), *_WAITING_MINTS),
+        also_firing=_OTHER_CAUSES,
     ),
     "LtzdAnswersAboveTwoSeconds": Cases(
-        _firing(_latency(0.1, 0.1, slow=10)), (Case(_latency(0.1, 0.1, slow=1)),)
+        _firing(_latency(0.1, 0.1, slow=10)),
+        (Case(_latency(0.1, 0.1, slow=1)), *_WAITING_MINTS),
+        also_firing=_OTHER_CAUSES,
     ),
 }

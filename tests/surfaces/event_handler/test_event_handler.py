@@ -586,7 +586,7 @@ async def test_each_refusal_has_its_status_and_leaks_nothing(
     surface.events.refusal = refusal
     answered, answer, headers = await post(surface, an_event())
     assert (answered, answer) == (status, {"success": False} | body)
-    assert "Retry-After" not in headers
+    assert headers.get("Retry-After") == ("5" if isinstance(refusal, errors.Unavailable) else None)
     assert headers["X-Request-Id"]
 
 
@@ -732,11 +732,13 @@ async def test_health_is_503_only_without_a_database(
     }
     if health.index_is_old:
         states["blockchain"] = "degraded"
-    status, answer, _ = await get(surface, "/service-api/health")
+    status, answer, headers = await get(surface, "/service-api/health")
     assert (status, answer["status"], answer["services"]) == (code, word, states)
     assert answer["timestamp"].endswith("Z")
-    status, answer, _ = await get(surface, "/service-api/diagnostic")
+    assert headers.get("Retry-After") == (None if health.database else "5")
+    status, answer, headers = await get(surface, "/service-api/diagnostic")
     assert (status, answer) == (code, states | {"status": word, "timestamp": answer["timestamp"]})
+    assert headers.get("Retry-After") == (None if health.database else "5")
 
 
 async def test_a_host_of_strange_bytes_is_malformed(surface: RunningSurfaces) -> None:
