@@ -160,7 +160,8 @@ async def _delete_proofs(
     passed_over = refused.of("address_proofs")
     due = await address_proofs.expired(connection, after, passed_over, batch)
     if due:
-        await refused.change("address_proofs", due, partial(address_proofs.delete, connection))
+        delete = partial(address_proofs.delete, connection, after)
+        await refused.change("address_proofs", due, delete)
     return len(due)
 
 

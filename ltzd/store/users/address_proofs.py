@@ -63,13 +63,16 @@ async def expired(
     return [row["email_key"] for row in rows]
 
 
-async def delete(connection: Connection, email_keys: Sequence[str]) -> None:
-    """Delete these addresses. A user who has come meanwhile takes the proof over."""
+async def delete(connection: Connection, after: timedelta, email_keys: Sequence[str]) -> None:
+    """Delete those of these addresses that no token has listed for that long.
+
+    A user who has come meanwhile takes the proof over.
+    """
     await connection.execute(
         """
         WITH deleted AS (
           DELETE FROM address_proofs
-           WHERE email_key = ANY($1::text[])
+           WHERE email_key = ANY($1::text[]) AND shown_at < now() - $2::interval
        RETURNING email_key, person
         )
         UPDATE users u SET proven_by = deleted.person
@@ -77,4 +80,5 @@ async def delete(connection: Connection, email_keys: Sequence[str]) -> None:
          WHERE u.email_key = deleted.email_key AND u.proven_by IS NULL
         """,
         email_keys,
+        after,
     )

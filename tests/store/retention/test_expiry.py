@@ -200,6 +200,20 @@ async def test_a_proof_is_as_old_as_the_last_token_that_showed_the_address(pool:
             assert (age < timedelta(days=1)) == (person == "did:a")
 
 
+async def test_a_proof_that_a_token_shows_again_while_it_is_deleted_stays(pool: Pool) -> None:
+    days = timedelta(days=1)
+    async with session(pool) as connection:
+        await address_proofs.insert(connection, [ProvenAddress("did:a", NEW, None)])
+        await connection.execute("UPDATE address_proofs SET shown_at = now() - interval '2 days'")
+        due = await address_proofs.expired(connection, days, [], 10)
+        await address_proofs.insert(connection, [ProvenAddress("did:a", NEW, None)])
+
+        await address_proofs.delete(connection, days, due)
+
+        assert due == [NEW]
+        assert await connection.fetchval("SELECT count(*) FROM address_proofs") == 1
+
+
 async def test_an_erased_address_is_not_kept_as_a_proof_again(pool: Pool) -> None:
     """Its user is found by the erased key, and holds the proof."""
     await a_user(pool, OLD, 400, last_event=100)
