@@ -75,6 +75,47 @@ async def test_a_database_that_does_not_exist_is_a_configuration_error(
         await database.connect(databases.url_of("nothing"), "test")
 
 
+async def test_a_server_that_opens_no_session_on_a_full_disk_is_unavailable(
+    database_url: str,
+) -> None:
+    """A session that starts may have to write a file, and PostgreSQL says XX000 if it cannot."""
+    connection = await asyncpg.connect(database_url, server_settings={"event_triggers": "off"})
+    try:
+        await connection.execute(
+            """
+            CREATE FUNCTION cannot_start() RETURNS event_trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                RAISE EXCEPTION 'could not write init file' USING ERRCODE = 'XX000';
+            END $$;
+            CREATE EVENT TRIGGER full_disk ON login EXECUTE FUNCTION cannot_start();
+            """
+        )
+        with pytest.raises(DatabaseUnavailable, match="could not write init file"):
+            await database.connect(database_url, "test")
+        with pytest.raises(DatabaseUnavailable, match="could not write init file"):
+            await database.open_pool(database_url)
+        pool = await database.open_pool(database_url, open_at_start=0)
+        with pytest.raises(DatabaseUnavailable, match="could not write init file"):
+            await value(pool, "SELECT 1")
+        await pool.close()
+    finally:
+        await connection.execute("DROP EVENT TRIGGER IF EXISTS full_disk")
+        await connection.close()
+
+
+async def test_a_pool_tells_of_a_full_disk_for_a_while(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pool.disk_full is None
+    refusal = "RAISE EXCEPTION 'could not extend file: No space left on device'"
+    with pytest.raises(DatabaseUnavailable):
+        async with session(pool) as connection:
+            await connection.execute(f"DO $$ BEGIN {refusal} USING ERRCODE = '53100'; END $$")
+    assert pool.disk_full == "could not extend file: No space left on device (53100)"
+    monkeypatch.setattr(database, "_DISK_FULL_SECONDS", 0.0)
+    assert pool.disk_full is None
+
+
 async def kill_pooled(url: str) -> None:
     connection = await database.connect(url, "test")
     await connection.execute(
