@@ -11,6 +11,7 @@ If a server acknowledges packets but answers no statement, the caller must notic
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -394,11 +395,16 @@ async def open_pool(
     )
     try:
         await pool
-    except _REFUSALS as error:
-        raise Misconfigured(refusal_of(error, url)) from error
-    except _NOT_OPENED as error:
-        raise DatabaseUnavailable(no_answer(error, url)) from error
+    except (*_NOT_OPENED, *_REFUSALS) as error:
+        raise _failure(error, url) from error
     return pool
+
+
+def _failure(error: BaseException, url: str) -> DatabaseUnavailable | Misconfigured:
+    """A certificate that is refused raises a ValueError, though nothing is wrong with the URL."""
+    if isinstance(error, _REFUSALS) and not isinstance(error, ssl.SSLError):
+        return Misconfigured(refusal_of(error, url))
+    return DatabaseUnavailable(no_answer(error, url))
 
 
 def _direct(name: str, settings: Mapping[str, str]) -> dict[str, Any]:
@@ -453,10 +459,8 @@ async def connect(
             except BaseException:
                 connection.terminate()
                 raise
-    except _REFUSALS as error:
-        raise Misconfigured(refusal_of(error, url)) from error
-    except _NOT_OPENED as error:
-        raise DatabaseUnavailable(no_answer(error, url)) from error
+    except (*_NOT_OPENED, *_REFUSALS) as error:
+        raise _failure(error, url) from error
     return connection
 
 

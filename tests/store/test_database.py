@@ -2,8 +2,11 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -12,6 +15,7 @@ from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store import database, schema_revisions
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.event_handler import partitions
+from tests.support.certificates import DAY, a_pair
 from tests.support.rows.core import value
 from tests.support.services.postgres import Databases
 from tests.support.services.silent_proxy import a_silent_proxy
@@ -101,6 +105,36 @@ async def test_a_server_that_opens_no_session_on_a_full_disk_is_unavailable(
     finally:
         await connection.execute("DROP EVENT TRIGGER IF EXISTS full_disk")
         await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("ends", "is_trusted", "reason"),
+    [(-DAY / 2, True, "certificate has expired"), (DAY, False, "self-signed certificate")],
+)
+async def test_a_certificate_that_is_refused_is_said_to_be(
+    tmp_path: Path, ends: timedelta, is_trusted: bool, reason: str
+) -> None:
+    """The certificate of a server, which its administrator has let expire or replaced."""
+    pair = a_pair(ends=ends)
+    certificate, key = pair.write(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    trusted = tmp_path / "ca.crt"
+    trusted.write_text((pair if is_trusted else a_pair()).certificate)
+
+    async def begin_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError):
+            await reader.readexactly(8)
+            writer.write(b"S")
+            await writer.start_tls(context)
+        writer.close()
+
+    async with await asyncio.start_server(begin_tls, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        url = f"postgresql://ltzd@127.0.0.1:{port}/ltzd?sslmode=verify-full&sslrootcert={trusted}"
+        for opened in (database.connect(url, "test"), database.open_pool(url)):
+            with pytest.raises(DatabaseUnavailable, match=f"its certificate is refused: {reason}"):
+                await opened
 
 
 async def test_a_pool_tells_of_a_full_disk_for_a_while(
