@@ -142,9 +142,13 @@ async def test_a_pool_tells_of_a_full_disk_for_a_while(
 ) -> None:
     assert pool.disk_full is None
     refusal = "RAISE EXCEPTION 'could not extend file: No space left on device'"
-    with pytest.raises(DatabaseUnavailable):
+
+    async def refused() -> None:
         async with session(pool) as connection:
             await connection.execute(f"DO $$ BEGIN {refusal} USING ERRCODE = '53100'; END $$")
+
+    with pytest.raises(DatabaseUnavailable):
+        await refused()
     assert pool.disk_full == "could not extend file: No space left on device (53100)"
     monkeypatch.setattr(database, "_DISK_FULL_SECONDS", 0.0)
     assert pool.disk_full is None

@@ -94,7 +94,8 @@ async def _examine(
     findings += await pooler_and_replica.examine(connection, settings)
     facts = await start_facts.read(connection)
     findings.append(clocks.judge_database(time.time(), facts.now.timestamp()))
-    findings.append(_schema(facts, settings))
+    hidden = await start_facts.hidden_tables(connection) if facts.revision is None else None
+    findings.append(_schema(facts, settings) if hidden is None else fault("schema", hidden))
     if sealer is not None:
         findings.append(_master_key(await start_facts.sealing_key_ids(connection), sealer))
     if facts.revision is not None:

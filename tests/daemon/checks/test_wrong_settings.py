@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -19,10 +20,11 @@ from ltzd.cli.init_files import starting_brand
 from ltzd.daemon.checks import database as database_check
 from ltzd.daemon.checks import doctor
 from ltzd.daemon.settings.settings import read_settings
+from ltzd.errors import Misconfigured
 from ltzd.rules.checks.findings import Level
 from ltzd.rules.conditions.facts import ProcessIdentity, ProcessReport
 from ltzd.rules.conditions.kinds import Condition, ConditionKind
-from ltzd.store import database, doctor_facts, processes
+from ltzd.store import database, doctor_facts, processes, schema_revisions
 from ltzd.store.doctor_facts import BlockingSession, ServerFacts
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.migrations import known_revisions
@@ -290,6 +292,28 @@ async def test_a_replica_that_is_away_is_a_warning(world: World) -> None:
     assert "warning replica" in done.out
     assert "the primary is asked in its place" in done.out
     assert "hunter2" not in done.out
+
+
+async def test_tables_that_the_search_path_hides_are_not_made_a_second_time(world: World) -> None:
+    name = world.database_url.rpartition("/")[2]
+    await world.execute("CREATE SCHEMA elsewhere")
+    await world.execute(f'ALTER DATABASE "{name}" SET search_path = elsewhere')
+
+    (sentence,) = await world.faults()
+    assert sentence.startswith(
+        "ltzd's tables are in the schema public, which the search_path of its sessions (elsewhere) "
+        "does not name: run ALTER ROLE "
+    )
+    with pytest.raises(Misconfigured, match=re.escape(sentence)):
+        await schema_revisions.migrate(world.database_url)
+
+    statement = sentence.partition("run ")[2].partition(";")[0]
+    try:
+        await world.execute(statement)
+        assert await world.faults() == []
+    finally:
+        user = statement.split()[2]
+        await world.execute(f'ALTER ROLE {user} IN DATABASE "{name}" RESET search_path')
 
 
 async def test_a_schema_that_may_not_be_made_names_the_sql(
