@@ -140,7 +140,7 @@ async def test_a_certificate_that_is_refused_is_said_to_be(
 async def test_a_pool_tells_of_a_full_disk_for_a_while(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert pool.disk_full is None
+    before = pool.disk_full
     refusal = "RAISE EXCEPTION 'could not extend file: No space left on device'"
 
     async def refused() -> None:
@@ -149,7 +149,8 @@ async def test_a_pool_tells_of_a_full_disk_for_a_while(
 
     with pytest.raises(DatabaseUnavailable):
         await refused()
-    assert pool.disk_full == "could not extend file: No space left on device (53100)"
+    after = pool.disk_full
+    assert (before, after) == (None, "could not extend file: No space left on device (53100)")
     monkeypatch.setattr(database, "_DISK_FULL_SECONDS", 0.0)
     assert pool.disk_full is None
 

@@ -515,9 +515,9 @@ async def test_a_session_whose_locks_hold_up_ltzd_is_named_with_what_ends_it(
 
     examination = await database_check.examine(read_settings(world.installation.write()), None, [])
 
-    told, hidden = [each for each in examination.findings if each.check == "locks"]
-    assert told.level is Level.WARNING
-    assert told.sentence == (
+    visible, hidden = [each for each in examination.findings if each.check == "locks"]
+    assert visible.level is Level.WARNING
+    assert visible.sentence == (
         "Session 4711 of pg_dump, user backup (active for 62 s: COPY events), holds locks for "
         "which 3 of ltzd's sessions wait: wait for its end, or end it, in psql: "
         "SELECT pg_terminate_backend(4711);"
