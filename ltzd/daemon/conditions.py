@@ -83,6 +83,15 @@ def _staging(daemon: Daemon) -> Iterable[Condition]:
         )
 
 
+def _disk(daemon: Daemon) -> Iterable[Condition]:
+    words = daemon.pools.disk_full
+    if words is not None:
+        yield Condition(
+            ConditionKind.DATABASE_UNAVAILABLE,
+            f"PostgreSQL's disk is full, and nothing can be accepted: {words}. Free space on it",
+        )
+
+
 def _nodes(daemon: Daemon) -> Iterable[Condition]:
     return health.judge(daemon.nodes.reports(), daemon.settings.roles)
 
@@ -189,6 +198,7 @@ _POLICY = ConditionPolicy()
 _SOURCES: Sequence[Source] = (
     _draining,
     _staging,
+    _disk,
     _nodes,
     _lanes,
     _wallets,

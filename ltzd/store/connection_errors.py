@@ -62,6 +62,8 @@ def reason_of(error: BaseException) -> str:
         return "it did not answer in time"
     if isinstance(error, socket.gaierror):
         return "its name cannot be resolved"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or 'no certificate was accepted'})"
     if isinstance(error, FileNotFoundError) and error.filename:

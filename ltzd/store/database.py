@@ -11,6 +11,7 @@ If a server acknowledges packets but answers no statement, the caller must notic
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -69,8 +70,14 @@ LOST: tuple[type[BaseException], ...] = (
     # An administrator's `lock_timeout` and `transaction_timeout`.
     asyncpg.LockNotAvailableError,
     asyncpg.TransactionTimeoutError,
+    # A disk that fails.
+    asyncpg.PostgresIOError,
 )
 """asyncpg's errors when the server is gone, stopping or full, or asks for a retry."""
+
+_NOT_OPENED = (*LOST, asyncpg.InternalServerError)
+"""asyncpg's errors when no session can be opened. A server whose disk is full says XX000, since it
+cannot write a file that every new session may have to renew ("could not write init file")."""
 
 _REFUSALS = (
     asyncpg.InvalidAuthorizationSpecificationError,
@@ -93,6 +100,8 @@ _STANDBY_SECONDS = 5.0
 """A commit that waits for a synchronous standby for longer waits for one that is away."""
 _IDLE_SECONDS = 300.0
 """A pooled connection that is unused for this time is closed."""
+_DISK_FULL_SECONDS = 15.0
+"""Longer than the pauses of the loops that write, so that a full disk is told without gaps."""
 _PLANS = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
@@ -261,6 +270,7 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
     """
 
     __slots__ = (
+        "_disk_full",
         "_free",
         "_wait_metric",
         "_waited_seconds",
@@ -288,6 +298,19 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
         self._wait_metric = telemetry.POOL_WAIT_SECONDS.labels(label)
         self._waited_seconds = 0.0
         self._waits = 0
+        self._disk_full: tuple[float, str] | None = None
+
+    @property
+    def disk_full(self) -> str | None:
+        """The server's words for its full disk, until none has come for `_DISK_FULL_SECONDS`."""
+        if self._disk_full is None or perf_counter() - self._disk_full[0] > _DISK_FULL_SECONDS:
+            return None
+        return self._disk_full[1]
+
+    def note(self, error: BaseException) -> None:
+        """Remember the error of a statement if it tells of a full disk."""
+        if isinstance(error, asyncpg.DiskFullError):
+            self._disk_full = perf_counter(), reason_of(error)
 
     def mean_wait(self) -> float:
         """The mean seconds for a connection since the last call, of waits that have ended."""
@@ -327,7 +350,8 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
             raise NoConnection(
                 f"No database connection became free within {self.wait_seconds:g} s"
             ) from error
-        except (*LOST, *_REFUSALS) as error:  # the same URL worked at the start
+        except (*_NOT_OPENED, *_REFUSALS) as error:  # the same URL worked at the start
+            self.note(error)
             raise NoConnection(f"The database was lost: {reason_of(error)}") from error
         finally:
             seconds = perf_counter() - begun
@@ -393,11 +417,16 @@ async def open_pool(
     )
     try:
         await pool
-    except _REFUSALS as error:
-        raise Misconfigured(refusal_of(error, url)) from error
-    except LOST as error:
-        raise DatabaseUnavailable(no_answer(error, url)) from error
+    except (*_NOT_OPENED, *_REFUSALS) as error:
+        raise _failure(error, url) from error
     return pool
+
+
+def _failure(error: BaseException, url: str) -> DatabaseUnavailable | Misconfigured:
+    """A certificate that is refused raises a ValueError, though nothing is wrong with the URL."""
+    if isinstance(error, _REFUSALS) and not isinstance(error, ssl.SSLError):
+        return Misconfigured(refusal_of(error, url))
+    return DatabaseUnavailable(no_answer(error, url))
 
 
 def _direct(name: str, settings: Mapping[str, str]) -> dict[str, Any]:
@@ -452,10 +481,8 @@ async def connect(
             except BaseException:
                 connection.terminate()
                 raise
-    except _REFUSALS as error:
-        raise Misconfigured(refusal_of(error, url)) from error
-    except LOST as error:
-        raise DatabaseUnavailable(no_answer(error, url)) from error
+    except (*_NOT_OPENED, *_REFUSALS) as error:
+        raise _failure(error, url) from error
     return connection
 
 
@@ -501,6 +528,7 @@ async def session(pool: Pool) -> AsyncIterator[Connection]:
         finally:
             await pool.give_back(connection)
     except LOST as error:
+        pool.note(error)
         raise DatabaseUnavailable(f"The database was lost: {reason_of(error)}") from error
 
 

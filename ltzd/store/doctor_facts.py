@@ -10,6 +10,8 @@ import asyncpg
 from ltzd.store.database import Connection
 
 SLOW_SECONDS = 10.0
+HELD_UP_SECONDS = 5.0
+"""No lock of ltzd is held for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,23 @@ class SlowStatement:
     state: str
     wait: str | None
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockingSession:
+    """A session that waits for no lock itself, and for which `held_up` sessions of ltzd wait.
+
+    `seconds` is the age of its database transaction. `state`, `seconds` and `text`, the start of
+    its statement, are None if the database's user may not read them.
+    """
+
+    pid: int
+    application: str
+    user: str | None
+    held_up: int
+    state: str | None
+    seconds: float | None
+    text: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +115,38 @@ async def slow_statements(connection: Connection) -> list[SlowStatement]:
         SLOW_SECONDS,
     )
     return [SlowStatement(**row) for row in rows]
+
+
+async def blocking_sessions(
+    connection: Connection, held_up_seconds: float = HELD_UP_SECONDS
+) -> list[BlockingSession]:
+    """The sessions whose locks statements of ltzd have waited for that long, the worst first."""
+    rows = await connection.fetch(
+        """
+        WITH RECURSIVE held_up AS MATERIALIZED (
+          SELECT pid
+            FROM pg_stat_activity
+           WHERE datname = current_database() AND application_name LIKE 'ltzd%'
+             AND state = 'active' AND wait_event_type = 'Lock'
+             AND query_start < clock_timestamp() - make_interval(secs => $1)
+        ), waits (pid, blocker) AS (
+          SELECT pid, unnest(pg_blocking_pids(pid)) FROM held_up
+           UNION
+          SELECT w.pid, b.blocker
+            FROM waits w CROSS JOIN LATERAL unnest(pg_blocking_pids(w.blocker)) AS b (blocker)
+        )
+        SELECT s.pid, s.application_name AS application, s.usename::text AS user,
+               count(DISTINCT w.pid)::int AS held_up, s.state,
+               extract(epoch FROM clock_timestamp() - s.xact_start)::float8 AS seconds,
+               CASE WHEN s.state IS NOT NULL
+                    THEN left(regexp_replace(s.query, '\\s+', ' ', 'g'), 60) END AS text
+          FROM waits w
+          JOIN pg_stat_activity s ON s.pid = w.blocker
+         WHERE cardinality(pg_blocking_pids(s.pid)) = 0
+         GROUP BY s.pid, s.application_name, s.usename, s.state, s.xact_start, s.query
+         ORDER BY 4 DESC, 1
+         LIMIT 10
+        """,
+        held_up_seconds,
+    )
+    return [BlockingSession(**row) for row in rows]

@@ -43,6 +43,12 @@ class RolePools:
             if pool is not None:
                 yield field.name, pool
 
+    @property
+    def disk_full(self) -> str | None:
+        """The primary's words for its full disk, if it has said so in the last seconds."""
+        words = (pool.disk_full for name, pool in self.each() if name != "replica")
+        return next(filter(None, words), None)
+
     def measure(self) -> None:
         """Set the gauges of the pools."""
         for name, pool in self.each():

@@ -11,6 +11,7 @@ from ltzd.store.connection_errors import lacks_privilege
 from ltzd.store.database import connect
 from ltzd.store.migrations import known_revisions
 from ltzd.store.migrations.upgrade_process import TablesLocked, upgrade_in_child
+from ltzd.store.start_facts import hidden_tables
 
 _LOCKED_SECONDS = 1.0
 """The pause after an upgrade that met a locked table, before it is tried again."""
@@ -109,6 +110,9 @@ async def _schema_revision(url: str) -> str | None:
     connection = await connect(url, "migrate")
     try:
         if await connection.fetchval("SELECT to_regclass('alembic_version')") is None:
+            hidden = await hidden_tables(connection)
+            if hidden is not None:
+                raise Misconfigured(hidden)
             return None
         revision: str | None = await connection.fetchval("SELECT version_num FROM alembic_version")
     except asyncpg.InsufficientPrivilegeError as error:

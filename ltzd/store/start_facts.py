@@ -115,6 +115,36 @@ async def read(connection: Connection) -> DatabaseFacts:
     return DatabaseFacts(revision=revision, **facts)
 
 
+async def hidden_tables(connection: Connection) -> str | None:
+    """The sentence for tables of ltzd that the session's search path hides, or None.
+
+    An administrator may set another path (ALTER ROLE … SET); new tables, empty ones, would be made
+    there. The caller has found that the path leads to no schema of ltzd.
+    """
+    row = await connection.fetchrow(
+        """
+        SELECT n.nspname AS schema, current_setting('search_path') AS path,
+               quote_ident(current_user) AS user, quote_ident(current_database()) AS name,
+               quote_ident(n.nspname) AS quoted
+          FROM pg_class c
+          JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE c.relname = 'alembic_version' AND NOT pg_table_is_visible(c.oid)
+           AND EXISTS (SELECT FROM pg_class o
+                        WHERE o.relnamespace = c.relnamespace AND o.relname = 'rewards')
+         ORDER BY n.nspname
+         LIMIT 1
+        """
+    )
+    if row is None:
+        return None
+    return (
+        f"ltzd's tables are in the schema {row['schema']}, which the search_path of its sessions "
+        f"({row['path'] or 'empty'}) does not name: run ALTER ROLE {row['user']} IN DATABASE "
+        f"{row['name']} SET search_path = {row['quoted']}; or correct the setting that hides them "
+        "(\\drds in psql)."
+    )
+
+
 async def sealing_key_ids(connection: Connection) -> set[str]:
     """The ids of the master keys that sealed the first rows of each table of sealed values.
 

@@ -1,10 +1,12 @@
 """The signals that end ltzd, also if its parent process had them ignored."""
 
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -111,3 +113,23 @@ def test_a_signal_that_comes_before_anybody_listens_is_heard(number: signal.Sign
     command = [sys.executable, "-c", SIGNALLED_BEFORE_ANYBODY_LISTENS, str(int(number))]
     with inherited_signals():
         assert subprocess.run(command, timeout=60, check=False).returncode == 0
+
+
+def test_a_hangup_while_ltzd_starts_does_not_end_it(tmp_path: Path) -> None:
+    """A supervisor would take that for a clean end and not start ltzd again."""
+    settings = tmp_path / "ltzd.toml"
+    os.mkfifo(settings, 0o600)
+    with (
+        inherited_signals(),
+        subprocess.Popen(
+            [sys.executable, "-m", "ltzd", "run", "--config", settings], stderr=subprocess.PIPE
+        ) as process,
+    ):
+        try:
+            with settings.open("w"):  # opens once ltzd has begun to read its settings
+                process.send_signal(signal.SIGHUP)
+            _, printed = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 1, printed
+    assert b"database_url" in printed

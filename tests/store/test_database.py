@@ -2,8 +2,11 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -12,6 +15,7 @@ from ltzd.errors import Broken, DatabaseUnavailable, Misconfigured
 from ltzd.store import database, schema_revisions
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.event_handler import partitions
+from tests.support.certificates import DAY, a_pair
 from tests.support.rows.core import value
 from tests.support.services.postgres import Databases
 from tests.support.services.silent_proxy import a_silent_proxy
@@ -73,6 +77,82 @@ async def test_a_database_that_does_not_exist_is_a_configuration_error(
 ) -> None:
     with pytest.raises(Misconfigured, match="3D000"):
         await database.connect(databases.url_of("nothing"), "test")
+
+
+async def test_a_server_that_opens_no_session_on_a_full_disk_is_unavailable(
+    database_url: str,
+) -> None:
+    """A session that starts may have to write a file, and PostgreSQL says XX000 if it cannot."""
+    connection = await asyncpg.connect(database_url, server_settings={"event_triggers": "off"})
+    try:
+        await connection.execute(
+            """
+            CREATE FUNCTION cannot_start() RETURNS event_trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                RAISE EXCEPTION 'could not write init file' USING ERRCODE = 'XX000';
+            END $$;
+            CREATE EVENT TRIGGER full_disk ON login EXECUTE FUNCTION cannot_start();
+            """
+        )
+        with pytest.raises(DatabaseUnavailable, match="could not write init file"):
+            await database.connect(database_url, "test")
+        with pytest.raises(DatabaseUnavailable, match="could not write init file"):
+            await database.open_pool(database_url)
+        pool = await database.open_pool(database_url, open_at_start=0)
+        with pytest.raises(DatabaseUnavailable, match="could not write init file"):
+            await value(pool, "SELECT 1")
+        await pool.close()
+    finally:
+        await connection.execute("DROP EVENT TRIGGER IF EXISTS full_disk")
+        await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("ends", "is_trusted", "reason"),
+    [(-DAY / 2, True, "certificate has expired"), (DAY, False, "self-signed certificate")],
+)
+async def test_a_certificate_that_is_refused_is_said_to_be(
+    tmp_path: Path, ends: timedelta, is_trusted: bool, reason: str
+) -> None:
+    """The certificate of a server, which its administrator has let expire or replaced."""
+    pair = a_pair(ends=ends)
+    certificate, key = pair.write(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    trusted = tmp_path / "ca.crt"
+    trusted.write_text((pair if is_trusted else a_pair()).certificate)
+
+    async def begin_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError):
+            await reader.readexactly(8)
+            writer.write(b"S")
+            await writer.start_tls(context)
+        writer.close()
+
+    async with await asyncio.start_server(begin_tls, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        url = f"postgresql://ltzd@127.0.0.1:{port}/ltzd?sslmode=verify-full&sslrootcert={trusted}"
+        for opened in (database.connect(url, "test"), database.open_pool(url)):
+            with pytest.raises(DatabaseUnavailable, match=f"its certificate is refused: {reason}"):
+                await opened
+
+
+async def test_a_pool_tells_of_a_full_disk_for_a_while(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = pool.disk_full
+    refusal = "RAISE EXCEPTION 'could not extend file: No space left on device'"
+
+    async def refused() -> None:
+        async with session(pool) as connection:
+            await connection.execute(f"DO $$ BEGIN {refusal} USING ERRCODE = '53100'; END $$")
+
+    with pytest.raises(DatabaseUnavailable):
+        await refused()
+    after = pool.disk_full
+    assert (before, after) == (None, "could not extend file: No space left on device (53100)")
+    monkeypatch.setattr(database, "_DISK_FULL_SECONDS", 0.0)
+    assert pool.disk_full is None
 
 
 async def kill_pooled(url: str) -> None:

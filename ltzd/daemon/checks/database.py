@@ -13,9 +13,10 @@ from ltzd.daemon.settings.settings import Settings
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.rules.checks import clocks
 from ltzd.rules.checks.findings import Finding, fault, ok, warning
-from ltzd.store import database, durability, start_facts
+from ltzd.store import database, doctor_facts, durability, start_facts
 from ltzd.store.connection_errors import behind_pooler, lacks_privilege, reason_of, server_of
 from ltzd.store.database import Connection
+from ltzd.store.doctor_facts import BlockingSession
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import ChainIdentity
@@ -90,10 +91,12 @@ async def _examine(
         if reason is None
         else fault("durability", reason)
     )
+    findings += map(_holds_up, await doctor_facts.blocking_sessions(connection))
     findings += await pooler_and_replica.examine(connection, settings)
     facts = await start_facts.read(connection)
     findings.append(clocks.judge_database(time.time(), facts.now.timestamp()))
-    findings.append(_schema(facts, settings))
+    hidden = await start_facts.hidden_tables(connection) if facts.revision is None else None
+    findings.append(_schema(facts, settings) if hidden is None else fault("schema", hidden))
     if sealer is not None:
         sealed_with = await start_facts.sealing_key_ids(connection)
         findings.append(
@@ -119,6 +122,18 @@ def _takes_no_writes(server: ServerIdentity) -> Finding:
         "PostgreSQL gives ltzd's sessions default_transaction_read_only = on, so that they can "
         "write nothing: end it, and look for ALTER ROLE … SET and ALTER DATABASE … SET (\\drds in "
         "psql). A provider may set it while a disk is full.",
+    )
+
+
+def _holds_up(session: BlockingSession) -> Finding:
+    program = session.application or "a program without a name"
+    since = "" if session.seconds is None else f" for {session.seconds:.0f} s"
+    does = "" if session.text is None else f" ({session.state}{since}: {session.text})"
+    return warning(
+        "locks",
+        f"Session {session.pid} of {program}, user {session.user}{does}, holds locks for which "
+        f"{session.held_up} of ltzd's sessions wait: wait for its end, or end it, in psql: "
+        f"SELECT pg_terminate_backend({session.pid});",
     )
 
 

@@ -114,8 +114,9 @@ async def _statements(connection: Connection) -> list[Finding]:
         warning(
             "statements",
             f"A session of {each.application} is {each.state} for {each.seconds:.0f} s"
-            f"{' and waits for a lock' if each.wait == 'Lock' else ''} ({each.text}): find "
-            "what it waits for in pg_stat_activity and pg_blocking_pids.",
+            f"{' and waits for a lock' if each.wait == 'Lock' else ''} ({each.text}): the line "
+            "`locks` names the session that holds its lock, and pg_stat_activity what else it "
+            "waits for.",
         )
         for each in slow
     ]

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest.mock import AsyncMock
 from uuid import UUID
@@ -16,11 +17,15 @@ from ltzd import __version__
 from ltzd.chain.node.client import node_name
 from ltzd.chain.signing import Signer
 from ltzd.cli.init_files import starting_brand
+from ltzd.daemon.checks import database as database_check
 from ltzd.daemon.checks import doctor
+from ltzd.daemon.settings.settings import read_settings
+from ltzd.errors import Misconfigured
+from ltzd.rules.checks.findings import Level
 from ltzd.rules.conditions.facts import ProcessIdentity, ProcessReport
 from ltzd.rules.conditions.kinds import Condition, ConditionKind
-from ltzd.store import database, doctor_facts, processes
-from ltzd.store.doctor_facts import ServerFacts
+from ltzd.store import database, doctor_facts, processes, schema_revisions
+from ltzd.store.doctor_facts import BlockingSession, ServerFacts
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.migrations import known_revisions
 from ltzd.values import Address, checksummed, hex_of
@@ -289,6 +294,28 @@ async def test_a_replica_that_is_away_is_a_warning(world: World) -> None:
     assert "hunter2" not in done.out
 
 
+async def test_tables_that_the_search_path_hides_are_not_made_a_second_time(world: World) -> None:
+    name = world.database_url.rpartition("/")[2]
+    await world.execute("CREATE SCHEMA elsewhere")
+    await world.execute(f'ALTER DATABASE "{name}" SET search_path = elsewhere')
+
+    (sentence,) = await world.faults()
+    assert sentence.startswith(
+        "ltzd's tables are in the schema public, which the search_path of its sessions (elsewhere) "
+        "does not name: run ALTER ROLE "
+    )
+    with pytest.raises(Misconfigured, match=re.escape(sentence)):
+        await schema_revisions.migrate(world.database_url)
+
+    statement = sentence.partition("run ")[2].partition(";")[0]
+    try:
+        await world.execute(statement)
+        assert await world.faults() == []
+    finally:
+        user = statement.split()[2]
+        await world.execute(f'ALTER ROLE {user} IN DATABASE "{name}" RESET search_path')
+
+
 async def test_a_schema_that_may_not_be_made_names_the_sql(
     world: World, databases: Databases
 ) -> None:
@@ -477,6 +504,25 @@ async def _has_signed(world: World, *wallets: Address) -> None:
 
 def wallet_of(byte: str) -> Address:
     return Signer(bytes.fromhex(byte * 32)).address
+
+
+async def test_a_session_whose_locks_hold_up_ltzd_is_named_with_what_ends_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = BlockingSession(4711, "pg_dump", "backup", 3, "active", 62.0, "COPY events")
+    blocking = AsyncMock(return_value=[session, replace(session, state=None, text=None)])
+    monkeypatch.setattr(doctor_facts, "blocking_sessions", blocking)
+
+    examination = await database_check.examine(read_settings(world.installation.write()), None, [])
+
+    visible, hidden = [each for each in examination.findings if each.check == "locks"]
+    assert visible.level is Level.WARNING
+    assert visible.sentence == (
+        "Session 4711 of pg_dump, user backup (active for 62 s: COPY events), holds locks for "
+        "which 3 of ltzd's sessions wait: wait for its end, or end it, in psql: "
+        "SELECT pg_terminate_backend(4711);"
+    )
+    assert "user backup, holds locks" in hidden.sentence
 
 
 async def test_the_doctor_looks_at_a_running_system_too(world: World) -> None:

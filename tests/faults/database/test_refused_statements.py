@@ -48,6 +48,42 @@ async def test_the_process_outlives_statements_that_postgres_refuses(
     assert instance.is_running
 
 
+async def test_a_full_disk_of_postgres_is_told_until_there_is_space(one_instance: Instance) -> None:
+    instance = one_instance
+    health = f"{instance.base_url}/service-api/health"
+    ready = f"http://127.0.0.1:{instance.admin_port}/readyz?role=http"
+    async with instance.database() as connection:
+        await connection.execute(
+            """
+            CREATE FUNCTION no_space() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                RAISE EXCEPTION 'could not extend file: No space left on device'
+                    USING ERRCODE = '53100';
+            END $$;
+            CREATE TRIGGER full_disk BEFORE INSERT ON rewards EXECUTE FUNCTION no_space();
+            """
+        )
+    answer = await instance.post_event(f"{uuid4().hex}@shop.example")
+    assert answer.status == 503
+    async with instance.http.get(health) as reply:
+        assert reply.status == 503
+        assert (await reply.json())["services"]["database"] == "unavailable"
+    async with instance.http.get(ready) as reply:
+        assert reply.status == 503
+        (reason,) = (await reply.json())["reasons"]
+        assert "disk is full" in reason
+        assert "No space left on device (53100)" in reason
+    async with instance.database() as connection:
+        await connection.execute("DROP TRIGGER full_disk ON rewards")
+
+    async def is_ready() -> bool:
+        async with instance.http.get(ready) as reply:
+            return reply.status == 200
+
+    await until(is_ready)
+    await instance.minted(await accepted_event(instance))
+
+
 @asynccontextmanager
 async def renamed(instance: Instance) -> AsyncIterator[None]:
     async with instance.database() as connection:
