@@ -422,8 +422,13 @@ async def test_a_payment_that_is_mended_away_is_lost_and_its_correction_pays_aga
 ) -> None:
     redemption, other = await begun(pool, **changes), await begun(pool, **changes)
     await finished(pool, redemption)
-    await finished(pool, other)
     paid = a_hash(str(redemption.id))
+    await on_chain(pool, other, block_hash=paid)
+    await finished_only(pool, other)
+    async with transaction(pool) as connection:
+        replaced = [(paid, log_index_of(redemption))]
+        await redemption_payments.mark_lost_of(connection, replaced)
+    assert await lost(pool) == [], "the correction has inserted the fact again"
     kept = TableCorrection(remove=[(1, a_hash("another block"), log_index_of(redemption))])
     gone = TableCorrection(remove=[(1, paid, log_index_of(redemption))])
     tables = (
@@ -544,6 +549,7 @@ async def test_a_payment_at_a_replaced_contract_is_decided_by_its_transaction(
 ) -> None:
     """An earlier version marked the payment as lost, or a reorg did just before the replacement."""
     redemption = await paid_at(pool, Sending.MINED, True)
+    await confirmed_other_relay(pool)
     await undone(pool)
     assert await joinable(pool) == redemption.id
     await rebuilt_for(pool, a_wallet(0x7777))
@@ -556,6 +562,19 @@ async def test_a_payment_at_a_replaced_contract_is_decided_by_its_transaction(
     assert await restored_by_receipt(pool, redemption)
     assert (await lost(pool), await reversed_(pool, redemption)) == ([], False)
     assert (await stored(pool, redemption)).state is RedemptionState.DONE
+
+
+async def confirmed_other_relay(pool: Pool) -> None:
+    """The wallet's relay for something else, which is final."""
+    await write(pool, a_relay(a_plan(b"another call", WALLET)))
+    (row,) = await send(pool, await a_relay_lane(pool), first_nonce=1)
+    await value(
+        pool,
+        "UPDATE transactions SET state = 'confirmed', succeeded = true, block_number = 1, "
+        "block_hash = $2 WHERE id = $1",
+        row.id,
+        a_hash("block 1"),
+    )
 
 
 async def restored_by_receipt(pool: Pool, redemption: NewSiteRedemption) -> bool:
@@ -602,6 +621,8 @@ async def test_a_redemption_that_can_no_longer_be_paid_is_reversed_once_and_anno
     await at_block(pool, 9, 5)
     assert await reversed_(pool, redemption)
     assert not await reversed_(pool, redemption)
+    await on_chain(pool, redemption, block_number=6)
+    assert not await restored(pool, redemption), "the brand was told that nothing was paid"
     assert (await stored(pool, redemption)).state is RedemptionState.REVERSED
     assert await spent_in_all(pool) == 0
     assert await joinable(pool) is None
