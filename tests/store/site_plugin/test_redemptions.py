@@ -250,18 +250,38 @@ async def test_a_failed_redemption_or_one_of_another_wallet_is_not_joined(pool: 
     assert await joinable(pool, perk=uuid4()) is None
 
 
+async def charged_to_ann(pool: Pool, redemption: NewSiteRedemption) -> None:
+    async with session(pool) as connection:
+        await site_spending.write_charge(
+            connection, redemption.id, ANN, PotAmounts(given=redemption.price), None
+        )
+
+
 async def test_only_the_member_who_began_a_redemption_joins_it(pool: Pool) -> None:
     redemption = await begun(pool)
     assert await joinable(pool, site_user_id=8) == redemption.id, (
         "the redemption has no recorded member"
     )
-    async with session(pool) as connection:
-        await site_spending.write_charge(
-            connection, redemption.id, ANN, PotAmounts(given=redemption.price), None
-        )
+    await charged_to_ann(pool, redemption)
     assert await joinable(pool) == redemption.id
     assert await joinable(pool, site_user_id=8) is None
     assert await joinable(pool, host="other.example") is None
+
+
+async def test_a_member_with_another_wallet_now_joins_the_own_pending_redemption_alone(
+    pool: Pool, chain: None
+) -> None:
+    redemption = await begun(pool)
+    await charged_to_ann(pool, redemption)
+    moved = {"wallet": OTHER_WALLET}
+    for stranger in ({"site_user_id": 8}, {"host": "other.example"}, {"brand_id": OTHER_BRAND}):
+        assert await joinable(pool, **moved, **stranger) is None
+    assert await joinable(pool, uuid4(), **moved) is None
+    assert await joinable(pool, **moved) == redemption.id
+    await finished(pool, redemption)
+    assert await joinable(pool, **moved) is None, "a new redemption is paid by the new wallet"
+    await undone(pool)
+    assert await joinable(pool, **moved) == redemption.id
 
 
 # --- payment ----------------------------------------------------------------------------------
