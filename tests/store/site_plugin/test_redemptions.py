@@ -497,6 +497,8 @@ async def test_a_redemption_with_a_lost_payment_is_joined_at_any_age(
     assert await joinable(pool) is None
     await undone(pool)
     assert await joinable(pool) == redemption.id
+    await failed(pool, redemption)
+    assert (await stored(pool, redemption)).state is RedemptionState.DONE
 
 
 @pytest.mark.parametrize("changes", [{}, ITEM])
@@ -701,6 +703,10 @@ LIVES: dict[str, tuple[Life, bool]] = {
     "signed": (((Sending.SIGNED, None),), True),
     "published": (((Sending.SIGNED, None), (Sending.PUBLISHED, None)), True),
     "mined": (((Sending.SIGNED, None), (Sending.MINED, True)), True),
+    "final before it is indexed": (
+        ((Sending.SIGNED, None), (Sending.MINED, True), (Sending.CONFIRMED, True)),
+        True,
+    ),
     "failed": (((Sending.SIGNED, None), (Sending.MINED, False)), True),
     "failed for good": (
         ((Sending.SIGNED, None), (Sending.MINED, False), (Sending.REVERTED, False)),
@@ -731,6 +737,37 @@ async def test_a_redemption_that_may_still_be_paid_is_not_failed(pool: Pool, lif
         assert (await stored(pool, redemption)).state is wanted
 
 
+async def test_a_redemption_has_reverted_once_its_own_transaction_has(pool: Pool) -> None:
+    redemption, other = await begun(pool), await begun(pool)
+    await relayed(pool, redemption)
+    (row,) = await send(pool, lane := await a_relay_lane(pool))
+    reverted = Transaction(Sending.MINED, Inclusion(2, a_hash("block"), False))
+
+    async def are_reverted() -> tuple[bool, bool]:
+        async with session(pool) as connection:
+            return (
+                await site_redemptions.is_reverted(connection, redemption),
+                await site_redemptions.is_reverted(connection, other),
+            )
+
+    assert await are_reverted() == (False, False)
+    async with transaction(pool) as connection:
+        await save(connection, lane, row.id, Sending.SIGNED, reverted)
+        await relays.follow(connection, [row.id])
+    assert await are_reverted() == (True, False)
+    await on_chain(pool, redemption)
+    assert await are_reverted() == (False, False), "another transaction has paid"
+
+
+async def test_another_relay_or_payment_of_the_wallet_keeps_no_redemption_from_failing(
+    pool: Pool,
+) -> None:
+    redemption = await begun(pool)
+    await on_chain(pool, await begun(pool))
+    await write(pool, a_relay(a_plan(b"another call", WALLET)))
+    assert await failed(pool, redemption)
+
+
 async def test_failing_a_redemption_uses_up_its_idempotency_key(
     pool: Pool,
 ) -> None:
@@ -758,10 +795,12 @@ async def test_failing_a_redemption_uses_up_its_idempotency_key(
 async def test_open_redemptions_are_abandoned_after_ten_minutes_without_a_fact(pool: Pool) -> None:
     old: Callable[..., Any] = lambda **changes: begun(pool, perk_id=uuid4(), **changes)  # noqa: E731
     lost, young, done, paid = await old(), await old(), await old(), await old()
+    ended = await old()
+    await failed(pool, ended)
     others = await old(wallet=OTHER_WALLET), await old(brand=OTHER_BRAND)
     await finished(pool, done)
     await on_chain(pool, paid)
-    for redemption in (lost, done, paid, *others):
+    for redemption in (lost, ended, done, paid, *others):
         await age(pool, redemption, 10 * MINUTE + SECOND)
     await age(pool, young, 9 * MINUTE)
     assert await left_behind(pool) == [lost.id]
