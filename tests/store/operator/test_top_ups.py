@@ -146,6 +146,8 @@ async def test_a_wallet_in_foreign_hands_is_shown_until_a_person_accounts_for_it
         "VALUES ($1, $2, 4, 'relay', $3, '', 21000, 'displaced')"
     )
     await value(pool, foreign, CHAIN_ID, MINT, RELAY)
+    await value(pool, foreign.replace("displaced", "signed"), CHAIN_ID, RELAY, MINT)
+    assert [each.has_open for each in await targets(pool)] == [False, False], "no top-up"
     assert [each.has_displaced for each in await targets(pool)] == [True, False]
     await value(pool, "UPDATE lanes SET resumed_nonce = 4 WHERE wallet = $1", MINT)
     assert [each.has_displaced for each in await targets(pool)] == [True, False]
