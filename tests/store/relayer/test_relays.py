@@ -260,7 +260,7 @@ async def insert(connection: Connection, relay: NewRelay, decided_on: RelayUsage
 
 
 async def test_kept_failures_are_the_users_failed_calls_with_a_key(pool: Pool) -> None:
-    fails = {"failure": "ClaimsPaused()"}
+    fails: dict[str, Any] = {"failure": "ClaimsPaused()"}
     await write(pool, a_relay(a_plan(b"queued"), key="a"))
     for key in ("b", "c"):
         await write(pool, a_relay(a_plan(key.encode()), key=key, **fails))

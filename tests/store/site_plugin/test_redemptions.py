@@ -273,8 +273,13 @@ async def test_a_member_with_another_wallet_now_joins_the_own_pending_redemption
 ) -> None:
     redemption = await begun(pool)
     await charged_to_ann(pool, redemption)
-    moved = {"wallet": OTHER_WALLET}
-    for stranger in ({"site_user_id": 8}, {"host": "other.example"}, {"brand_id": OTHER_BRAND}):
+    moved: dict[str, Any] = {"wallet": OTHER_WALLET}
+    strangers: list[dict[str, Any]] = [
+        {"site_user_id": 8},
+        {"host": "other.example"},
+        {"brand_id": OTHER_BRAND},
+    ]
+    for stranger in strangers:
         assert await joinable(pool, **moved, **stranger) is None
     assert await joinable(pool, uuid4(), **moved) is None
     assert await joinable(pool, **moved) == redemption.id
