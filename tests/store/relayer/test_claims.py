@@ -242,6 +242,22 @@ async def test_redemptions_of_brands_hold_back_no_relay_of_the_holder(pool: Pool
 # --- lanes that do not work ---------------------------------------------------------------------
 
 
+async def test_a_holders_relay_at_another_lane_holds_back_no_redemption_of_a_brand(
+    pool: Pool,
+) -> None:
+    lane, other = await two_lanes(pool)
+    (own,) = await ask(pool, USER)
+    assert await claimed_ids(pool, other) == [own]
+    (redemption,) = await ask(pool, USER)
+    await value(
+        pool,
+        "UPDATE relays SET brand_id = $2, window_start = NULL WHERE id = $1",
+        redemption,
+        a_wallet(9),
+    )
+    assert await claimed_ids(pool, lane) == [redemption]
+
+
 async def test_claims_of_a_lane_that_is_not_alive_are_taken_over_and_it_can_store_nothing(
     pool: Pool,
 ) -> None:
