@@ -142,6 +142,21 @@ async def test_relays_with_unaffordable_gas_stay_behind_and_do_not_count_in_the_
         assert await claims.least_gas_in(connection, lane, range(250_000, 300_000)) is None
 
 
+async def test_the_least_gas_is_that_of_relays_which_this_wallet_may_send(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+
+    async def least() -> int | None:
+        async with session(pool) as connection:
+            return await claims.least_gas_in(connection, lane, range(50_000, 200_000))
+
+    await ask(pool, USER, wallet=OTHER_RELAYER.address)
+    assert await least() is None
+    await ask(pool, USER, wallet=lane.wallet)
+    assert await least() == 100_000
+    await value(pool, "UPDATE relays SET created_at = now() - interval '10 minutes'")
+    assert await least() is None
+
+
 async def test_a_lane_whose_term_is_over_claims_nothing(pool: Pool) -> None:
     old = await a_relay_lane(pool)
     new = await a_relay_lane(pool)
