@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from ltzd import telemetry
 from ltzd.errors import SignerUnavailable
 from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.rules.operator.requests import Action, RequestOutcome
@@ -60,6 +61,12 @@ async def outcome(world: RelayWorld, id_: int) -> RequestOutcome:
     handled = await until(is_handled)
     assert handled is not None
     return handled
+
+
+def reserved_wei() -> float:
+    shown = telemetry.REGISTRY.get_sample_value("ltzd_operator_reserved_wei", {"kind": "mint"})
+    assert shown is not None
+    return shown
 
 
 async def attempts(world: RelayWorld) -> int:
@@ -432,6 +439,35 @@ async def test_a_request_withdrawn_while_it_is_carried_out_changes_nothing(
         assert await attempts(world) == 1
         world.node.mine(4)
         await world.settled("confirmed")
+
+
+async def test_a_speed_up_withdrawn_while_its_signature_is_late_holds_back_no_funds(
+    world: RelayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by Ctrl-C: else its cost would be reserved until a person asks something again."""
+    monkeypatch.setattr("ltzd.operator.resubmission.attempt_signing._PATIENCE_SECONDS", 0)
+    world.signer = signer = UnreliableSigner(MINTER)
+    async with world.serving(PATIENT) as lane:
+        await begin(world, "mint")
+        signer.holds = lambda _transaction: True
+        id_ = await ask(world, Action.SPEED_UP)
+        await until(lambda: true(signer.requests == 2))
+        async with session(world.observer) as connection:
+            assert await requests.withdraw(connection, id_)
+            await wallets.add(connection, CHAIN_ID, MINTER.address, "mint")
+            await wallets.set_paused(connection, CHAIN_ID, MINTER.address, "night shift")
+        world.wakeups.notify(WALLETS)
+        await until(lambda: true(lane.pause.reason == "by_hand"))  # The lane has read both.
+        signer.holds = lambda _transaction: False
+        async with session(world.observer) as connection:
+            await wallets.set_paused(connection, CHAIN_ID, MINTER.address, None)
+        world.wakeups.notify(WALLETS)
+        await world.queue()
+        await world.settled("published", "published")
+
+        costs = [sent.gas_limit * sent.max_fee_per_gas for sent in world.node.pool.values()]
+        assert len(costs) == 2
+        await until(lambda: true(reserved_wei() == sum(costs)))
 
 
 # --- anything in any order --------------------------------------------------------------------

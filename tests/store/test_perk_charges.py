@@ -307,6 +307,36 @@ async def test_a_withdrawn_redemption_leaves_no_row(rows: RedemptionRows) -> Non
     await rows.write(a_redemption(idempotency_key="till-1-0001"))
 
 
+async def test_a_withdrawn_redemption_takes_the_later_ones_of_its_token_with_it(
+    rows: RedemptionRows,
+) -> None:
+    """The earlier one may still be sent, and its caller waits for it."""
+    first, withdrawn, later, elsewhere = [
+        await rows.write(a_redemption(token=token)) for token in (TOKEN, TOKEN, TOKEN, OTHER_TOKEN)
+    ]
+    stored = await rows.stored(withdrawn)
+    assert stored is not None
+    async with transaction(rows.pool) as connection:
+        await redemptions.lock_token(connection, TOKEN)
+        await redemptions.withdraw(connection, stored)
+    kept = [await rows.stored(each) for each in (first, withdrawn, later, elsewhere)]
+    assert [each is not None for each in kept] == [True, False, False, True]
+
+
+async def test_a_signed_redemption_is_not_withdrawn_nor_are_the_later_ones(
+    rows: RedemptionRows,
+) -> None:
+    signed, later = [await rows.write(a_redemption()) for _ in range(2)]
+    await rows.sign(signed)
+    stored = await rows.stored(signed)
+    assert stored is not None
+    async with transaction(rows.pool) as connection:
+        await redemptions.lock_token(connection, TOKEN)
+        await redemptions.withdraw(connection, stored)
+    assert await rows.stored(signed) is not None
+    assert await rows.stored(later) is not None
+
+
 async def test_a_redemptions_key_is_kept_when_expired_relays_are_deleted(
     rows: RedemptionRows,
 ) -> None:

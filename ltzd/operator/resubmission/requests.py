@@ -71,7 +71,9 @@ class RequestHandler:
         Raises LaneLost, DatabaseUnavailable.
         """
         gas_price = self._funds.gas_price
-        if not self._orders.has_requests or gas_price is None:
+        # A late signature's cost is reserved until `finish`, even if its request was withdrawn.
+        has_work = self._orders.has_requests or self._signing.is_late
+        if not has_work or gas_price is None:
             return False
         async with session(self._context.pool) as connection:
             open_ = await requests.open_requests(connection, self._context.lane, _AT_ONCE)

@@ -66,7 +66,7 @@ def test_rows_that_wait_belong_to_the_next_partition_unless_they_are_many() -> N
     ],
 )
 def test_a_width_aims_at_a_size(size: int, width: int) -> None:
-    assert next_width(Newest(0, USUAL_WIDTH, size)) == width
+    assert next_width(Newest(NOW, NOW + USUAL_WIDTH, size)) == width
 
 
 @given(

@@ -328,6 +328,20 @@ def test_one_of_two_nodes_makes_no_price_absurd_or_too_low(
         assert price_among(prices, POLICY) == expected
 
 
+def test_one_nodes_absurd_tip_within_the_cap_is_not_paid() -> None:
+    honest, lie = GasPrice(2 * GWEI, GWEI), GasPrice(3 * GWEI, 90 * GWEI)
+    for prices in ([lie, honest], [honest, lie]):
+        assert price_among(prices, POLICY) == GasPrice(3 * GWEI, GWEI)
+
+
+def test_of_two_gas_prices_without_base_fee_the_higher_one_within_the_cap_is_paid() -> None:
+    low, high, absurd = (
+        GasPrice(0, price * GWEI, is_legacy=True) for price in (20, 30, POLICY.cap + 1)
+    )
+    for prices in ([low, high], [high, low], [absurd, high], [high, absurd]):
+        assert price_among(prices, POLICY) == high
+
+
 def test_a_tip_above_the_cap_is_never_paid() -> None:
     assert fees_for(GasPrice(GWEI, 10**21), POLICY) is None
 

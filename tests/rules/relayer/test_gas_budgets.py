@@ -57,6 +57,7 @@ def test_a_relay_must_fit_the_remaining_total_budget() -> None:
             "reason": "total_gas_budget_exhausted",
             "retryAfterSeconds": 12 * 3600,
         }
+    GasLedger(GasBudgets(5, 100), SPENT).admit(None, 10)  # A charge redemption has no identity.
 
 
 def test_admitted_relays_count_for_later_relays() -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -126,6 +127,24 @@ def test_a_perk_that_costs_more_than_was_shown_is_refused_with_its_price() -> No
     with pytest.raises(RedemptionRefused) as refused:
         check_cost(25 * LTZ + LTZ // 2, 25 * LTZ)
     assert refused.value.message == "The price is now 25.5 LTZ."
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"permit_nonce": 8}, True),
+        ({"balance": 5 * LTZ - 1}, True),
+        ({"claims": 2}, True),
+        ({"offer": replace(OFFER, left=2)}, True),
+        ({"permit_nonce": None}, False),
+        ({"block_time": 9}, False),
+    ],
+)
+def test_a_redemption_begins_anew_only_if_its_facts_have_changed(
+    changes: dict[str, Any], expected: bool
+) -> None:
+    changed = replace(STANDING, **changes)
+    assert changed.differs_from(STANDING) is STANDING.differs_from(changed) is expected
 
 
 # --- refusals of other surfaces ---------------------------------------------------------------

@@ -75,6 +75,16 @@ async def test_events_that_wait_in_the_default_partition_are_moved_to_theirs(poo
         assert await places(connection) == {listed[1].name: 5}
 
 
+async def test_events_at_the_edges_of_a_new_partition_go_to_their_sides(pool: Pool) -> None:
+    lower, upper = NOW - 1_000, NOW - 1_000 + USUAL_WIDTH
+    async with session(pool) as connection:
+        for id_ in (first_id(lower), UUID(int=first_id(upper).int - 1), first_id(upper)):
+            await add(connection, id_)
+        await partitions.ensure(connection, NOW)
+
+        assert await places(connection) == {FIRST_OF_NOW: 2, DEFAULT: 1}
+
+
 async def test_many_that_wait_stay_and_the_next_partition_begins_after_them(pool: Pool) -> None:
     async with session(pool) as connection:
         await connection.execute(

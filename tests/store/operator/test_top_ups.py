@@ -1,12 +1,13 @@
 """The bounds of top-ups, which the statement that stores a top-up enforces."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 import pytest_asyncio
 
 from ltzd.errors import LaneLost
-from ltzd.store.database import Pool, session
+from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import lanes, top_ups, wallets
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.top_ups import TopUp, TopUpTarget
@@ -14,6 +15,7 @@ from ltzd.store.operator.wallets import WalletState
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID
 from tests.support.rows.core import a_wallet, an_attempt, value
+from tests.support.waiting import until
 
 TREASURY, OTHER_TREASURY, MINT, RELAY = (a_wallet(number) for number in (1, 2, 3, 4))
 OTHER_CHAIN = CHAIN_ID + 1
@@ -84,6 +86,21 @@ async def test_only_active_wallets_that_mint_or_relay_are_targets(
     ] * 4
 
 
+async def test_a_wallet_that_is_being_retired_is_not_filled(pool: Pool, treasury: Lane) -> None:
+    """The treasury has decided on a balance that it read seconds ago."""
+
+    async def waits() -> bool:
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+        return bool(await value(pool, waiting + "AND datname = current_database()"))
+
+    async with transaction(pool) as connection:
+        await wallets.set_state(connection, CHAIN_ID, MINT, WalletState.RETIRED)
+        filling = asyncio.create_task(fill(pool, treasury))
+        await until(waits)
+    assert await filling is None
+    assert await fill(pool, treasury, RELAY) is not None
+
+
 @pytest.mark.parametrize(
     ("state", "is_open"),
     [("signed", True), ("published", True), ("mined", True), ("confirmed", False)],
@@ -146,6 +163,8 @@ async def test_a_wallet_in_foreign_hands_is_shown_until_a_person_accounts_for_it
         "VALUES ($1, $2, 4, 'relay', $3, '', 21000, 'displaced')"
     )
     await value(pool, foreign, CHAIN_ID, MINT, RELAY)
+    await value(pool, foreign.replace("displaced", "signed"), CHAIN_ID, RELAY, MINT)
+    assert [each.has_open for each in await targets(pool)] == [False, False], "no top-up"
     assert [each.has_displaced for each in await targets(pool)] == [True, False]
     await value(pool, "UPDATE lanes SET resumed_nonce = 4 WHERE wallet = $1", MINT)
     assert [each.has_displaced for each in await targets(pool)] == [True, False]

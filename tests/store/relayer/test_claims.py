@@ -142,6 +142,21 @@ async def test_relays_with_unaffordable_gas_stay_behind_and_do_not_count_in_the_
         assert await claims.least_gas_in(connection, lane, range(250_000, 300_000)) is None
 
 
+async def test_the_least_gas_is_that_of_relays_which_this_wallet_may_send(pool: Pool) -> None:
+    lane = await a_relay_lane(pool)
+
+    async def least() -> int | None:
+        async with session(pool) as connection:
+            return await claims.least_gas_in(connection, lane, range(50_000, 200_000))
+
+    await ask(pool, USER, wallet=OTHER_RELAYER.address)
+    assert await least() is None
+    await ask(pool, USER, wallet=lane.wallet)
+    assert await least() == 100_000
+    await value(pool, "UPDATE relays SET created_at = now() - interval '10 minutes'")
+    assert await least() is None
+
+
 async def test_a_lane_whose_term_is_over_claims_nothing(pool: Pool) -> None:
     old = await a_relay_lane(pool)
     new = await a_relay_lane(pool)
@@ -240,6 +255,22 @@ async def test_redemptions_of_brands_hold_back_no_relay_of_the_holder(pool: Pool
 
 
 # --- lanes that do not work ---------------------------------------------------------------------
+
+
+async def test_a_holders_relay_at_another_lane_holds_back_no_redemption_of_a_brand(
+    pool: Pool,
+) -> None:
+    lane, other = await two_lanes(pool)
+    (own,) = await ask(pool, USER)
+    assert await claimed_ids(pool, other) == [own]
+    (redemption,) = await ask(pool, USER)
+    await value(
+        pool,
+        "UPDATE relays SET brand_id = $2, window_start = NULL WHERE id = $1",
+        redemption,
+        a_wallet(9),
+    )
+    assert await claimed_ids(pool, lane) == [redemption]
 
 
 async def test_claims_of_a_lane_that_is_not_alive_are_taken_over_and_it_can_store_nothing(

@@ -259,6 +259,21 @@ async def insert(connection: Connection, relay: NewRelay, decided_on: RelayUsage
     await relays.insert(connection, [replace(relay, version=decided_on.version)])
 
 
+async def test_kept_failures_are_the_users_failed_calls_with_a_key(pool: Pool) -> None:
+    fails: dict[str, Any] = {"failure": "ClaimsPaused()"}
+    await write(pool, a_relay(a_plan(b"queued"), key="a"))
+    for key in ("b", "c"):
+        await write(pool, a_relay(a_plan(key.encode()), key=key, **fails))
+    await write(pool, a_relay(a_plan(user=OTHER_USER), key="b", **fails))
+    await value(
+        pool, "UPDATE relays SET created_at = now() - interval '23 h' WHERE idempotency_key = 'b'"
+    )
+    async with session(pool) as connection:
+        count, seconds = await relays.kept_failures(connection, USER)
+    assert count == 2
+    assert 3_000 < seconds <= 3_600
+
+
 async def test_of_concurrent_relays_at_most_thirty_five_are_written(pool: Pool) -> None:
     async def attempt(connection: Connection) -> bool:
         (actual,) = await relays.read_usage(connection, [(USER, None)])

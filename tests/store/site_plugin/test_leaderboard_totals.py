@@ -203,6 +203,17 @@ async def test_rewards_count_in_the_week_and_month_of_their_day_and_for_all_time
     assert len(await ranked(pool, period="all")) == len(DAYS)
 
 
+async def test_a_month_that_begins_on_a_monday_and_its_first_week_are_counted_apart(
+    pool: Pool, earnings: Earnings
+) -> None:
+    first_week, second_week = date(2026, 6, 2), date(2026, 6, 9)
+    for block, day in enumerate((first_week, second_week, first_week), 1):
+        await earnings.earn(Earned(ANN, 5, day=day), block=block)
+
+    assert await ranked(pool, period="week", day=first_week) == {ANN: 10}
+    assert await ranked(pool, period="month", day=first_week) == {ANN: 15}
+
+
 async def test_the_activity_board_counts_rewards_and_the_ltz_board_their_ltz(
     pool: Pool, earnings: Earnings
 ) -> None:
@@ -435,6 +446,9 @@ async def test_a_wallets_username_is_the_one_seen_last(pool: Pool, earnings: Ear
     for name in ("first", "second", "third"):
         await a_member(pool, BRAND, name, ANN)
     await value(pool, "UPDATE site_members SET seen_at = now() + '1 s' WHERE username = 'second'")
+    for brand, wallet in ((BRAND, BOB), (OTHER_BRAND, ANN)):
+        await a_member(pool, brand, "a stranger", wallet)
+    await value(pool, "UPDATE site_members SET seen_at = now() + '2 s' WHERE username ~ 'stranger'")
 
     assert [place.username for place in (await top(pool)).places] == ["second"]
 

@@ -250,18 +250,43 @@ async def test_a_failed_redemption_or_one_of_another_wallet_is_not_joined(pool: 
     assert await joinable(pool, perk=uuid4()) is None
 
 
+async def charged_to_ann(pool: Pool, redemption: NewSiteRedemption) -> None:
+    async with session(pool) as connection:
+        await site_spending.write_charge(
+            connection, redemption.id, ANN, PotAmounts(given=redemption.price), None
+        )
+
+
 async def test_only_the_member_who_began_a_redemption_joins_it(pool: Pool) -> None:
     redemption = await begun(pool)
     assert await joinable(pool, site_user_id=8) == redemption.id, (
         "the redemption has no recorded member"
     )
-    async with session(pool) as connection:
-        await site_spending.write_charge(
-            connection, redemption.id, ANN, PotAmounts(given=redemption.price), None
-        )
+    await charged_to_ann(pool, redemption)
     assert await joinable(pool) == redemption.id
     assert await joinable(pool, site_user_id=8) is None
     assert await joinable(pool, host="other.example") is None
+
+
+async def test_a_member_with_another_wallet_now_joins_the_own_pending_redemption_alone(
+    pool: Pool, chain: None
+) -> None:
+    redemption = await begun(pool)
+    await charged_to_ann(pool, redemption)
+    moved: dict[str, Any] = {"wallet": OTHER_WALLET}
+    strangers: list[dict[str, Any]] = [
+        {"site_user_id": 8},
+        {"host": "other.example"},
+        {"brand_id": OTHER_BRAND},
+    ]
+    for stranger in strangers:
+        assert await joinable(pool, **moved, **stranger) is None
+    assert await joinable(pool, uuid4(), **moved) is None
+    assert await joinable(pool, **moved) == redemption.id
+    await finished(pool, redemption)
+    assert await joinable(pool, **moved) is None, "a new redemption is paid by the new wallet"
+    await undone(pool)
+    assert await joinable(pool, **moved) == redemption.id
 
 
 # --- payment ----------------------------------------------------------------------------------
@@ -422,8 +447,13 @@ async def test_a_payment_that_is_mended_away_is_lost_and_its_correction_pays_aga
 ) -> None:
     redemption, other = await begun(pool, **changes), await begun(pool, **changes)
     await finished(pool, redemption)
-    await finished(pool, other)
     paid = a_hash(str(redemption.id))
+    await on_chain(pool, other, block_hash=paid)
+    await finished_only(pool, other)
+    async with transaction(pool) as connection:
+        replaced = [(paid, log_index_of(redemption))]
+        await redemption_payments.mark_lost_of(connection, replaced)
+    assert await lost(pool) == [], "the correction has inserted the fact again"
     kept = TableCorrection(remove=[(1, a_hash("another block"), log_index_of(redemption))])
     gone = TableCorrection(remove=[(1, paid, log_index_of(redemption))])
     tables = (
@@ -472,6 +502,8 @@ async def test_a_redemption_with_a_lost_payment_is_joined_at_any_age(
     assert await joinable(pool) is None
     await undone(pool)
     assert await joinable(pool) == redemption.id
+    await failed(pool, redemption)
+    assert (await stored(pool, redemption)).state is RedemptionState.DONE
 
 
 @pytest.mark.parametrize("changes", [{}, ITEM])
@@ -544,6 +576,7 @@ async def test_a_payment_at_a_replaced_contract_is_decided_by_its_transaction(
 ) -> None:
     """An earlier version marked the payment as lost, or a reorg did just before the replacement."""
     redemption = await paid_at(pool, Sending.MINED, True)
+    await confirmed_other_relay(pool)
     await undone(pool)
     assert await joinable(pool) == redemption.id
     await rebuilt_for(pool, a_wallet(0x7777))
@@ -556,6 +589,19 @@ async def test_a_payment_at_a_replaced_contract_is_decided_by_its_transaction(
     assert await restored_by_receipt(pool, redemption)
     assert (await lost(pool), await reversed_(pool, redemption)) == ([], False)
     assert (await stored(pool, redemption)).state is RedemptionState.DONE
+
+
+async def confirmed_other_relay(pool: Pool) -> None:
+    """The wallet's relay for something else, which is final."""
+    await write(pool, a_relay(a_plan(b"another call", WALLET)))
+    (row,) = await send(pool, await a_relay_lane(pool), first_nonce=1)
+    await value(
+        pool,
+        "UPDATE transactions SET state = 'confirmed', succeeded = true, block_number = 1, "
+        "block_hash = $2 WHERE id = $1",
+        row.id,
+        a_hash("block 1"),
+    )
 
 
 async def restored_by_receipt(pool: Pool, redemption: NewSiteRedemption) -> bool:
@@ -602,6 +648,8 @@ async def test_a_redemption_that_can_no_longer_be_paid_is_reversed_once_and_anno
     await at_block(pool, 9, 5)
     assert await reversed_(pool, redemption)
     assert not await reversed_(pool, redemption)
+    await on_chain(pool, redemption, block_number=6)
+    assert not await restored(pool, redemption), "the brand was told that nothing was paid"
     assert (await stored(pool, redemption)).state is RedemptionState.REVERSED
     assert await spent_in_all(pool) == 0
     assert await joinable(pool) is None
@@ -660,6 +708,10 @@ LIVES: dict[str, tuple[Life, bool]] = {
     "signed": (((Sending.SIGNED, None),), True),
     "published": (((Sending.SIGNED, None), (Sending.PUBLISHED, None)), True),
     "mined": (((Sending.SIGNED, None), (Sending.MINED, True)), True),
+    "final before it is indexed": (
+        ((Sending.SIGNED, None), (Sending.MINED, True), (Sending.CONFIRMED, True)),
+        True,
+    ),
     "failed": (((Sending.SIGNED, None), (Sending.MINED, False)), True),
     "failed for good": (
         ((Sending.SIGNED, None), (Sending.MINED, False), (Sending.REVERTED, False)),
@@ -690,6 +742,37 @@ async def test_a_redemption_that_may_still_be_paid_is_not_failed(pool: Pool, lif
         assert (await stored(pool, redemption)).state is wanted
 
 
+async def test_a_redemption_has_reverted_once_its_own_transaction_has(pool: Pool) -> None:
+    redemption, other = await begun(pool), await begun(pool)
+    await relayed(pool, redemption)
+    (row,) = await send(pool, lane := await a_relay_lane(pool))
+    reverted = Transaction(Sending.MINED, Inclusion(2, a_hash("block"), False))
+
+    async def are_reverted() -> tuple[bool, bool]:
+        async with session(pool) as connection:
+            return (
+                await site_redemptions.is_reverted(connection, redemption),
+                await site_redemptions.is_reverted(connection, other),
+            )
+
+    assert await are_reverted() == (False, False)
+    async with transaction(pool) as connection:
+        await save(connection, lane, row.id, Sending.SIGNED, reverted)
+        await relays.follow(connection, [row.id])
+    assert await are_reverted() == (True, False)
+    await on_chain(pool, redemption)
+    assert await are_reverted() == (False, False), "another transaction has paid"
+
+
+async def test_another_relay_or_payment_of_the_wallet_keeps_no_redemption_from_failing(
+    pool: Pool,
+) -> None:
+    redemption = await begun(pool)
+    await on_chain(pool, await begun(pool))
+    await write(pool, a_relay(a_plan(b"another call", WALLET)))
+    assert await failed(pool, redemption)
+
+
 async def test_failing_a_redemption_uses_up_its_idempotency_key(
     pool: Pool,
 ) -> None:
@@ -717,10 +800,12 @@ async def test_failing_a_redemption_uses_up_its_idempotency_key(
 async def test_open_redemptions_are_abandoned_after_ten_minutes_without_a_fact(pool: Pool) -> None:
     old: Callable[..., Any] = lambda **changes: begun(pool, perk_id=uuid4(), **changes)  # noqa: E731
     lost, young, done, paid = await old(), await old(), await old(), await old()
+    ended = await old()
+    await failed(pool, ended)
     others = await old(wallet=OTHER_WALLET), await old(brand=OTHER_BRAND)
     await finished(pool, done)
     await on_chain(pool, paid)
-    for redemption in (lost, done, paid, *others):
+    for redemption in (lost, ended, done, paid, *others):
         await age(pool, redemption, 10 * MINUTE + SECOND)
     await age(pool, young, 9 * MINUTE)
     assert await left_behind(pool) == [lost.id]

@@ -69,7 +69,9 @@ async def charge(pool: Pool, redemption: UUID) -> tuple[PotAmounts, UUID | None]
         return await spending.read_charge(connection, redemption)
 
 
-async def claim_milestone(pool: Pool, member: Member, own_ltz: int, *, mined: bool = True) -> None:
+async def claim_milestone(
+    pool: Pool, member: Member, own_ltz: int, *, days: int = 7, mined: bool = True
+) -> None:
     reward = uuid4()
     await value(
         pool,
@@ -77,13 +79,14 @@ async def claim_milestone(pool: Pool, member: Member, own_ltz: int, *, mined: bo
         "VALUES ($1, 4, $2, $3, 100, '2026-01-01')) "
         "INSERT INTO milestone_claims "
         "(brand_id, wallet, days, ltz, reward_id, host, site_user_id, own_ltz) "
-        "VALUES ($2, $3, 7 + $5::bigint % 2, 100, $1, $4, $5, $6)",
+        "VALUES ($2, $3, $7, 100, $1, $4, $5, $6)",
         reward,
         member.brand_id,
         member.wallet,
         member.host,
         member.site_user_id,
         own_ltz,
+        days,
     )
     if mined:
         await mint(pool, reward)
@@ -93,14 +96,16 @@ async def test_earned_is_what_was_minted_for_this_member_in_this_wallet(pool: Po
     await checked_in(pool, ANN, 10, own_ltz=8)
     await checked_in(pool, ANN, 1_000, mined=False)
     await claim_milestone(pool, ANN, 30)
-    await claim_milestone(pool, BOB, 100, mined=False)
+    await claim_milestone(pool, BOB, 100, days=14, mined=False)
+    await claim_milestone(pool, BOB, 100, days=28)
+    await claim_milestone(pool, AT_OTHER_SITE, 100, days=56)
     await claim_milestone(pool, AT_OTHER_BRAND, 100)
     for other, ltz in zip(OTHERS, (100, 200, 400, 800), strict=True):
         await checked_in(pool, other, ltz)
 
     ledger = (await account(pool)).ledger
     assert ledger == SpendingRecord(earned=38 * LTZ, given_in_all=310 * LTZ)
-    assert (await account(pool, BOB)).ledger.earned == 100 * LTZ
+    assert (await account(pool, BOB)).ledger.earned == 200 * LTZ
 
     await value(
         pool,
