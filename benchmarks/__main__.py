@@ -13,10 +13,8 @@ from benchmarks import (
     head_latency,
     intake,
     large_index,
-    leaderboard,
     mint_fleet,
     minting,
-    perks,
     pregeneration,
     relay_fleet,
     relays,
@@ -27,6 +25,7 @@ from benchmarks import (
 from benchmarks.limits import notifying_commits
 from benchmarks.overload import sides as overload
 from benchmarks.peers import events as event_peers
+from benchmarks.reads import board_reads, leaderboard, perks
 from benchmarks.scale import books, http_processes, idle, vacuum, wal
 
 SECONDS = {
@@ -45,6 +44,7 @@ SECONDS = {
     "pregeneration": 0.0,
     "webhooks": 5.0,
     "leaderboard": 3.0,
+    "board-reads": 3.0,
     "http-scale": 5.0,
     "idle": 60.0,
     "overload": 8.0,
@@ -86,6 +86,7 @@ RUNS: dict[str, Run] = {
     ),
     "webhooks": _timed(webhooks.run),
     "leaderboard": _timed(leaderboard.run),
+    "board-reads": _timed(board_reads.run),
     "overload": _timed(overload.run),
     "http-scale": _timed(http_processes.run),
     "idle": _timed(idle.run),

@@ -86,9 +86,9 @@ async def measure(plan: Plan) -> Load:
     return msgspec.json.decode(answer, type=Load)
 
 
-def get(port: int, path: str, *headers: str) -> str:
+def get(port: int, path: str, *headers: str, host: str = "") -> str:
     more = "".join(f"{header}\r\n" for header in headers)
-    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{more}\r\n"
+    return f"GET {path} HTTP/1.1\r\nHost: {host or f'127.0.0.1:{port}'}\r\n{more}\r\n"
 
 
 def post(port: int, path: str, body: str, *headers: str) -> str:

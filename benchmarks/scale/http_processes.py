@@ -26,8 +26,8 @@ from benchmarks.harness.instance import Instance
 from benchmarks.harness.load import Load, Plan
 from benchmarks.harness.results import Figure, Measurement, Ratio
 from benchmarks.harness.sides import USERS, WARM_UP_SECONDS, check, first_events
-from benchmarks.perk_tokens import FEW, Tables
-from benchmarks.perks import statuses
+from benchmarks.reads.perk_tokens import FEW, Tables
+from benchmarks.reads.perks import statuses
 from ltzd.rules.request_signatures import signature
 from ltzd.store.database import Connection, connect
 from ltzd.values import address_of

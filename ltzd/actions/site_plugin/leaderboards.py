@@ -1,13 +1,19 @@
 """Leaderboards of a brand's users: by LTZ earned, rewards received, or longest streak.
 
 They are public, so a user is shown by an identifier that is specific to this site and cannot be
-linked to other sites, and never by an e-mail address.
+linked to other sites, and never by an e-mail address. Anybody may ask for them at any rate, so
+callers who ask for the same board while boards are read share the next read, and no more than
+`_READS_AT_ONCE` take a connection to the database.
 """
 
+import asyncio
 import hmac
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ltzd.concurrency.answer_age import answer_age, begin_answer, note_age
+from ltzd.concurrency.batcher import Batcher
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.event_handler.brand_limits import local_day
 from ltzd.rules.site_plugin.leaderboards import Metric, Period, first_day
@@ -16,11 +22,13 @@ from ltzd.store.replica import ReplicaReads
 from ltzd.store.retention.erasure import ERASED_NAME
 from ltzd.store.site_plugin import leaderboard_totals
 from ltzd.store.site_plugin.leaderboard_totals import LeaderboardTotals, RankedWallet
+from ltzd.values import Address
 
 _IDENTIFIER_DIGITS = 32
 _NAME_DIGITS = 6
 LONGEST_SHOWN = 60
 """Characters; the longest name that a user can have on the platform."""
+_READS_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,27 +49,78 @@ class Leaderboard:
     total: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """`time_zone` is the brand's, whose calendar decides which week and month are the current."""
+
+    brand: Address
+    time_zone: str
+    host: str
+    metric: Metric
+    period: Period
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """`age` is the age of a standby's answer in seconds, or None for the newest state."""
+
+    board: Leaderboard
+    age: float | None
+
+
 class Leaderboards:
     def __init__(self, reads: ReplicaReads) -> None:
         self._reads = reads
+        self._places = asyncio.Semaphore(_READS_AT_ONCE)
+        self._boards: Batcher[_Question, _Answer] = Batcher(self._read_all)
 
     async def read(
         self, brand: Brand, host: str, metric: Metric, period: Period, limit: int
     ) -> Leaderboard:
         """Read the current week or month in the brand's time zone, for the brand's site at `host`.
 
-        `limit` is at least 1.
+        `limit` is at least 1. The read begins after the call, so it sees what was committed before.
         """
+        question = _Question(brand.address, brand.time_zone, host, metric, period, limit)
+        answer = await self._boards.ask(question)
+        if answer.age is not None:
+            note_age(answer.age)
+        return answer.board
 
+    async def _read_all(self, questions: Sequence[_Question]) -> list[_Answer | Exception]:
+        distinct = list(dict.fromkeys(questions))
+        found = await asyncio.gather(*map(self._read_one, distinct))
+        answers = dict(zip(distinct, found, strict=True))
+        return [answers[question] for question in questions]
+
+    async def _read_one(self, question: _Question) -> _Answer | Exception:
+        """Return also what fails, which concerns no other board of the batch."""
+        async with self._places:
+            begin_answer()  # the caller with whom the batch began may have read something old
+            try:
+                board = await self._read(question)
+            except Exception as error:  # noqa: BLE001 - those who asked get it
+                return error
+            return _Answer(board, answer_age())
+
+    async def _read(self, question: _Question) -> Leaderboard:
         async def ask(connection: Connection) -> tuple[bytes, LeaderboardTotals]:
-            key, now = await leaderboard_totals.member_key(connection, brand.address)
-            starts = first_day(period, local_day(now, brand.time_zone))
+            key, now = await leaderboard_totals.member_key(connection, question.brand)
+            starts = first_day(question.period, local_day(now, question.time_zone))
             return key, await leaderboard_totals.read_top(
-                connection, brand.address, metric, period, starts, limit
+                connection,
+                question.brand,
+                question.metric,
+                question.period,
+                starts,
+                question.limit,
             )
 
         key, top = await self._reads.read(ask)
-        entries = (_entry(key, host, place, rank) for rank, place in enumerate(top.places, 1))
+        entries = (
+            _entry(key, question.host, place, rank) for rank, place in enumerate(top.places, 1)
+        )
         return Leaderboard(tuple(entries), top.total)
 
 

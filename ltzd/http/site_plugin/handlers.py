@@ -165,7 +165,7 @@ class SitePluginHandlers:
         brand = self._members.brand_of(host)
         if has_too_many_parameters(request):
             raise InvalidParams({"query": TOO_MANY})
-        query = LeaderboardQuery.from_query(request.get_args(keep_blank_values=True))
+        query = LeaderboardQuery.from_text(request.query_string)
         board = await self._leaderboards.read(brand, host, query.metric, query.period, query.limit)
         return site_reply(LeaderboardResponse.body(query, board))
 

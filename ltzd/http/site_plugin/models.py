@@ -6,7 +6,9 @@ Amounts are LTZ as JSON numbers: integers if they are whole.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Self, get_args
+from urllib.parse import parse_qs
 from uuid import UUID
 
 import msgspec
@@ -31,6 +33,10 @@ METRICS: tuple[str, ...] = get_args(Metric)
 PERIODS: tuple[str, ...] = get_args(Period)
 MAX_LEADERBOARD_LIMIT = 100
 DEFAULT_LEADERBOARD_LIMIT = 10
+_CACHED_QUERIES = 1_000
+"""Parsed queries: pages ask for the same few boards again and again."""
+_CACHED_LENGTH = 100
+"""Characters; longer than any useful query, so that strangers cannot fill the cache with text."""
 
 _DIGITS = re.compile(r"[0-9]{1,9}")
 _encoder = msgspec.json.Encoder(decimal_format="number")
@@ -150,6 +156,20 @@ class LeaderboardQuery(SiteRequestModel):
     metric: Annotated[Metric, BeforeValidator(_one_of(METRICS))] = "ltz_earned"
     period: Annotated[Period, BeforeValidator(_one_of(PERIODS))] = "week"
     limit: LimitText = DEFAULT_LEADERBOARD_LIMIT
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """The query as it stands in the URL. Raises InvalidParams with every fault."""
+        return cls._from_short(text) if len(text) <= _CACHED_LENGTH else cls._parsed(text)
+
+    @classmethod
+    @lru_cache(_CACHED_QUERIES)
+    def _from_short(cls, text: str) -> Self:
+        return cls._parsed(text)
+
+    @classmethod
+    def _parsed(cls, text: str) -> Self:
+        return cls.from_query(parse_qs(text, keep_blank_values=True))
 
     @classmethod
     def from_query(cls, query: Mapping[str, Sequence[str]]) -> Self:

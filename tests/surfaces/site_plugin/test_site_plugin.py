@@ -607,6 +607,7 @@ async def test_a_link_needs_a_code(surface: RunningSurfaces, payload: object, re
     ("query", "params"),
     [
         ("metric=fame", {"metric": "must be one of ltz_earned, activity, streak"}),
+        ("x=" + "y" * 200 + "&metric=a", {"metric": "must be one of ltz_earned, activity, streak"}),
         ("metric=LTZ_EARNED", {"metric": "must be one of ltz_earned, activity, streak"}),
         ("metric=", {"metric": "must be one of ltz_earned, activity, streak"}),
         ("period=year", {"period": "must be one of week, month, all"}),

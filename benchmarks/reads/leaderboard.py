@@ -123,7 +123,7 @@ class _Side:
             _, now = await standings.member_key(connection, self._brand.address)
             week = first_day("week", local_day(now, self._brand.time_zone))
             await connection.execute(
-                _FILL, self._brand.address, week, self._users, timeout=_FILL_SECONDS
+                FILL, self._brand.address, week, self._users, timeout=_FILL_SECONDS
             )
             for statement in ("VACUUM ANALYZE", "CHECKPOINT"):
                 await connection.execute(statement, timeout=_FILL_SECONDS)
@@ -200,7 +200,7 @@ class _Side:
 
 
 # The values are scattered over the wallets; of rewards and days many wallets have as many.
-_FILL = """
+FILL = """
 WITH everybody AS MATERIALIZED (
   SELECT n, substring(sha256(int8send(n)) FOR 20) AS wallet,
          'user' || n AS name, 'user' || n || '@bench.example' AS email
@@ -223,6 +223,7 @@ SELECT $1::bytea, 'streaks', 'week', $2::date, n % 16, count(*) FROM everybody G
  UNION ALL
 SELECT $1, 'earnings', 'week', $2, 0, $3
 """
+"""Ranks $3 members of the brand $1 on the boards of the week that begins on $2."""
 
 
 async def _round(few: _Side, many: _Side, seconds: float) -> Round:

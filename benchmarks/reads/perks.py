@@ -14,14 +14,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks import invalidation
 from benchmarks.harness import instance, load, processes, results
 from benchmarks.harness.instance import Instance
 from benchmarks.harness.load import Load
 from benchmarks.harness.results import Figure, Measurement, Ratio
 from benchmarks.harness.sides import WARM_UP_SECONDS, timed
-from benchmarks.invalidation import Invalidated
-from benchmarks.perk_tokens import FEW, MANY, Filled, Tables
+from benchmarks.reads import invalidation
+from benchmarks.reads.invalidation import Invalidated
+from benchmarks.reads.perk_tokens import FEW, MANY, Filled, Tables
 from ltzd.chain.node.rpc import Rpc
 from ltzd.http.perk_charges.handlers import HOLDERS, STATUS
 from ltzd.http.perk_charges.models import cursor_after

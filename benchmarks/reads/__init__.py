@@ -1,0 +1,1 @@
+"""What a read costs: perks, and leaderboards."""
