@@ -22,7 +22,6 @@ from ltzd.http.site_plugin.models import MAX_LEADERBOARD_LIMIT, METRICS
 from ltzd.rules.event_handler.brand_limits import local_day
 from ltzd.rules.site_plugin.leaderboards import first_day
 from ltzd.store.database import connect
-from ltzd.store.site_plugin import leaderboard_totals
 from ltzd.values import address_of
 
 _RANKED = f'"total":{FEW}}}'
@@ -65,7 +64,7 @@ async def _rank_members(ltzd: Instance) -> None:
     brand = address_of(ltzd.dev_json["brand"]["brandId"])
     database = await connect(ltzd.dev_json["databaseUrl"], "benchmark")
     try:
-        _, now = await leaderboard_totals.member_key(database, brand)
+        now = await database.fetchval("SELECT now()")
         await database.execute(FILL, brand, first_day("week", local_day(now, "UTC")), FEW)
         await database.execute("ANALYZE")
     finally:

@@ -36,7 +36,6 @@ from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import mint_facts as facts
 from ltzd.store.replica import ReplicaReads
 from ltzd.store.schema_revisions import migrate
-from ltzd.store.site_plugin import leaderboard_totals as standings
 from ltzd.values import LTZ, Address, Hash32, reward_reference
 
 FEW, MANY = 1_000, 1_000_000
@@ -120,7 +119,7 @@ class _Side:
         started = perf_counter()
         async with session(self._pool) as connection:
             await brands.apply(connection, self._brand, Sealer([secrets.token_bytes(32)]))
-            _, now = await standings.member_key(connection, self._brand.address)
+            now = await connection.fetchval("SELECT now()")
             week = first_day("week", local_day(now, self._brand.time_zone))
             await connection.execute(
                 FILL, self._brand.address, week, self._users, timeout=_FILL_SECONDS

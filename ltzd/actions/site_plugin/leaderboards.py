@@ -9,8 +9,9 @@ callers who ask for the same board while boards are read share the next read, an
 import asyncio
 import hmac
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 
 from ltzd.concurrency.answer_age import answer_age, begin_answer, note_age
 from ltzd.concurrency.batcher import Batcher
@@ -70,10 +71,14 @@ class _Answer:
 
 
 class Leaderboards:
-    def __init__(self, reads: ReplicaReads) -> None:
+    def __init__(
+        self, reads: ReplicaReads, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
         self._reads = reads
+        self._now = now
         self._places = asyncio.Semaphore(_READS_AT_ONCE)
-        self._boards: Batcher[_Question, _Answer] = Batcher(self._read_all)
+        # One batch at a time: with two, half as many callers share a read.
+        self._boards: Batcher[_Question, _Answer] = Batcher(self._read_all, max_concurrent=1)
 
     async def read(
         self, brand: Brand, host: str, metric: Metric, period: Period, limit: int
@@ -105,21 +110,33 @@ class Leaderboards:
             return _Answer(board, answer_age())
 
     async def _read(self, question: _Question) -> Leaderboard:
-        async def ask(connection: Connection) -> tuple[bytes, LeaderboardTotals]:
-            key, now = await leaderboard_totals.member_key(connection, question.brand)
-            starts = first_day(question.period, local_day(now, question.time_zone))
-            return key, await leaderboard_totals.read_top(
-                connection,
-                question.brand,
-                question.metric,
-                question.period,
-                starts,
-                question.limit,
-            )
+        """Read the period that is the current one by the database's clock.
 
-        key, top = await self._reads.read(ask)
+        This process's clock only tells which period to ask for first.
+        """
+
+        def first(now: datetime) -> date:
+            return first_day(question.period, local_day(now, question.time_zone))
+
+        async def ask(connection: Connection) -> LeaderboardTotals:
+            starts = first(self._now())
+            while True:
+                top = await leaderboard_totals.read_top(
+                    connection,
+                    question.brand,
+                    question.metric,
+                    question.period,
+                    starts,
+                    question.limit,
+                )
+                asked, starts = starts, first(top.read_at)
+                if starts == asked:
+                    return top
+
+        top = await self._reads.read(ask)
         entries = (
-            _entry(key, question.host, place, rank) for rank, place in enumerate(top.places, 1)
+            _entry(top.member_key, question.host, place, rank)
+            for rank, place in enumerate(top.places, 1)
         )
         return Leaderboard(tuple(entries), top.total)
 

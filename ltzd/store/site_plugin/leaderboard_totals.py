@@ -116,21 +116,15 @@ class RankedWallet:
 
 @dataclass(frozen=True, slots=True)
 class LeaderboardTotals:
-    """The first ranks in order, and the number of ranked wallets."""
+    """The first ranks in order, and the number of ranked wallets.
+
+    `member_key` makes the brand's public member ids. `read_at` is the database's time.
+    """
 
     places: tuple[RankedWallet, ...]
     total: int
-
-
-async def member_key(connection: Connection, brand_id: Address) -> tuple[bytes, datetime]:
-    """The key that makes the brand's public member ids, and the database's time.
-
-    Raises NotReplicated.
-    """
-    row = await connection.fetchrow("SELECT member_key, now() FROM brands WHERE id = $1", brand_id)
-    if row is None:  # the primary never deletes one
-        raise NotReplicated("the brand is not there yet")
-    return row[0], row[1]
+    member_key: bytes
+    read_at: datetime
 
 
 async def read_top(
@@ -141,12 +135,20 @@ async def read_top(
     starts: date,
     limit: int,
 ) -> LeaderboardTotals:
-    """`starts` is the period's first day. Equal values are ordered by wallet."""
+    """`starts` is the period's first day. Equal values are ordered by wallet.
+
+    Raises NotReplicated.
+    """
     rows = await connection.fetch(TOP, brand_id, period, starts, limit, metric)
+    if not rows:  # the primary never deletes a brand
+        raise NotReplicated("the brand is not there yet")
     places = (
-        RankedWallet(row["wallet"], row["value"], row["user_id"], row["username"]) for row in rows
+        RankedWallet(row["wallet"], row["value"], row["user_id"], row["username"])
+        for row in rows
+        if row["wallet"] is not None
     )
-    return LeaderboardTotals(tuple(places), rows[0]["total"] if rows else 0)
+    first = rows[0]
+    return LeaderboardTotals(tuple(places), first["total"], first["member_key"], first["read_at"])
 
 
 # Only the metric's part is read, in the order of its index, and no more rows than are answered.
@@ -154,7 +156,7 @@ async def read_top(
 # has left, has no user: the user is ranked with the own wallet. Of several members with one wallet,
 # who may have typed somebody's e-mail address, the one is named whom the wallet's owner has linked.
 TOP = """
-SELECT first.wallet, first.value,
+SELECT b.member_key, now() AS read_at, first.wallet, first.value,
        (SELECT u.id
           FROM users u
          WHERE u.wallet = first.wallet
@@ -166,11 +168,13 @@ SELECT first.wallet, first.value,
          ORDER BY EXISTS (SELECT FROM active_site_links l WHERE l.id = m.link_id) DESC,
                   m.seen_at DESC, m.host, m.site_user_id
          LIMIT 1) AS username,
-       (SELECT sum(t.ranked)::bigint
+       (SELECT coalesce(sum(t.ranked), 0)::bigint
           FROM leaderboard_totals t
          WHERE t.brand_id = $1 AND t.period = $2 AND t.starts = $3
            AND t.board = CASE $5 WHEN 'streak' THEN 'streaks' ELSE 'earnings' END) AS total
-  FROM ((SELECT wallet, ltz AS value
+  FROM brands b
+  LEFT JOIN (
+        (SELECT wallet, ltz AS value
            FROM earnings
           WHERE $5 = 'ltz_earned' AND brand_id = $1 AND period = $2 AND starts = $3 AND ltz > 0
           ORDER BY ltz DESC, wallet
@@ -186,6 +190,7 @@ SELECT first.wallet, first.value,
            FROM leaderboard_streaks
           WHERE $5 = 'streak' AND brand_id = $1 AND period = $2 AND starts = $3
           ORDER BY days DESC, wallet
-          LIMIT $4)) AS first
+          LIMIT $4)) AS first ON true
+ WHERE b.id = $1
  ORDER BY first.value DESC, first.wallet
 """

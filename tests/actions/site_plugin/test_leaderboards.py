@@ -4,7 +4,8 @@ import hashlib
 import hmac
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
+from typing import get_args
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -29,6 +30,7 @@ from tests.support.surfaces.event_action import SEALER, a_brand
 ANN, BOB = a_wallet(1), a_wallet(2)
 OTHER = "0x" + "b1" * 20
 HOST = "site.example"
+PERIODS: tuple[Period, ...] = get_args(Period)
 
 
 async def apply(pool: Pool, brand: Brand) -> Brand:
@@ -152,6 +154,20 @@ async def test_user_identifiers_cannot_be_joined_across_sites_of_a_brand(pool: P
 
     assert here.user_identifier != there.user_identifier
     assert here.username != there.username
+
+
+@pytest.mark.parametrize("days", [-40, -8, 8, 40])
+async def test_the_databases_clock_decides_which_period_is_the_current_one(
+    pool: Pool, days: int
+) -> None:
+    brand = await apply(pool, a_brand())
+    today = await value(pool, "SELECT (now() AT TIME ZONE 'UTC')::date")
+    await Earnings(pool).earn(Earned(ANN, 2, day=today))
+    boards = Leaderboards(ReplicaReads(pool), now=lambda: datetime.now(UTC) + timedelta(days=days))
+
+    for period in PERIODS:
+        board = await boards.read(brand, HOST, "ltz_earned", period, 10)
+        assert [entry.value for entry in board.entries] == [2], period
 
 
 async def test_a_wallet_without_a_user_is_identified_by_itself(pool: Pool) -> None:

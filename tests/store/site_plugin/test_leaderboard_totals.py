@@ -37,6 +37,15 @@ def earnings(pool: Pool) -> Earnings:
     return Earnings(pool)
 
 
+async def add_brand(pool: Pool, brand: Address = BRAND) -> None:
+    async with session(pool) as connection:
+        await connection.execute(
+            "INSERT INTO brands (id, name, configuration, revision) VALUES ($1, '', '{}', 1) "
+            "ON CONFLICT DO NOTHING",
+            brand,
+        )
+
+
 async def top(
     pool: Pool,
     metric: Metric = "ltz_earned",
@@ -45,6 +54,7 @@ async def top(
     brand: Address = BRAND,
     day: date = TODAY,
 ) -> LeaderboardTotals:
+    await add_brand(pool, brand)
     async with session(pool) as connection:
         return await leaderboard_totals.read_top(
             connection, brand, metric, period, first_day(period, day), limit
@@ -513,6 +523,7 @@ SELECT {leaderboard_totals.HAS_MOVED_ALL}
 async def test_boards_and_mints_read_only_the_rows_they_return_or_change(
     pool: Pool, earnings: Earnings
 ) -> None:
+    await add_brand(pool)
     await fill(pool)
     week = first_day("week", TODAY)
     for metric, index in READ.items():
