@@ -2,8 +2,7 @@
 
 They are public, so a user is shown by an identifier that is specific to this site and cannot be
 linked to other sites, and never by an e-mail address. Anybody may ask for them at any rate, so
-callers who ask for the same board while boards are read share the next read, and no more than
-`_READS_AT_ONCE` take a connection to the database.
+callers who ask for the same board while boards are read share the next read.
 """
 
 import asyncio
@@ -30,6 +29,7 @@ _NAME_DIGITS = 6
 LONGEST_SHOWN = 60
 """Characters; the longest name that a user can have on the platform."""
 _READS_AT_ONCE = 4
+"""Boards that are read at the same time, each by a connection to the database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Leaderboards:
     ) -> None:
         self._reads = reads
         self._now = now
-        self._places = asyncio.Semaphore(_READS_AT_ONCE)
+        self._slots = asyncio.Semaphore(_READS_AT_ONCE)
         # One batch at a time: with two, half as many callers share a read.
         self._boards: Batcher[_Question, _Answer] = Batcher(self._read_all, max_concurrent=1)
 
@@ -101,7 +101,7 @@ class Leaderboards:
 
     async def _read_one(self, question: _Question) -> _Answer | Exception:
         """Return also what fails, which concerns no other board of the batch."""
-        async with self._places:
+        async with self._slots:
             begin_answer()  # the caller with whom the batch began may have read something old
             try:
                 board = await self._read(question)

@@ -35,6 +35,7 @@ class GatedReads(ReplicaReads):
     count: int = 0
 
     async def read(self, ask: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        age = self.ages.popleft() if self.ages else None
         async with session(self.pool) as connection:
             answer = await ask(connection)
         self.count += 1
@@ -42,8 +43,8 @@ class GatedReads(ReplicaReads):
         await self.gate.wait()
         if is_lost:
             raise DatabaseUnavailable("The database was lost")
-        if self.ages:
-            note_age(self.ages.popleft())
+        if age is not None:
+            note_age(age)
         return answer
 
 
