@@ -1,1 +1,1 @@
-"""What a read costs: perks, and leaderboards."""
+"""Benchmarks of reads: perks, and leaderboards."""

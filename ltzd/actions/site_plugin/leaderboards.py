@@ -95,9 +95,9 @@ class Leaderboards:
 
     async def _read_all(self, questions: Sequence[_Question]) -> list[_Answer | Exception]:
         distinct = list(dict.fromkeys(questions))
-        found = await asyncio.gather(*map(self._read_one, distinct))
-        answers = dict(zip(distinct, found, strict=True))
-        return [answers[question] for question in questions]
+        answers = await asyncio.gather(*map(self._read_one, distinct))
+        answer_of = dict(zip(distinct, answers, strict=True))
+        return [answer_of[question] for question in questions]
 
     async def _read_one(self, question: _Question) -> _Answer | Exception:
         """Return also what fails, which concerns no other board of the batch."""
@@ -129,9 +129,9 @@ class Leaderboards:
                     starts,
                     question.limit,
                 )
-                asked, starts = starts, first(top.read_at)
-                if starts == asked:
+                if starts == (current := first(top.read_at)):
                     return top
+                starts = current
 
         top = await self._reads.read(ask)
         entries = (
