@@ -271,7 +271,8 @@ class DeploymentExecutor:
                 for code in (_ANY_CODE, _CANCUN_CODE)
             ]
         )
-        if isinstance(answer, RpcError) and not isinstance(any_answer, RpcError):
+        lacks_it = isinstance(answer, RpcError) and answer.refusal is None  # not: too many requests
+        if lacks_it and not isinstance(any_answer, RpcError):
             raise Misconfigured(
                 "The chain's EVM lacks instructions of Cancun, which the contracts need: the node "
                 f"answers {answer.message!r} to MCOPY. Nothing was sent. Use another chain, or "

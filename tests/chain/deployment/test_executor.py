@@ -1,8 +1,10 @@
 """Deployments on both dev chains: one killed at any step continues; each contract exists once."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -10,7 +12,8 @@ import pytest_asyncio
 from ltzd.chain.contracts import artifacts, runtime_code
 from ltzd.chain.deployment.plan import DeployedContract, Deployment, MintLimit
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import Rpc
+from ltzd.chain.node.refusals import Refusal, RefusalKind
+from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
 from ltzd.chain.signing import UnsignedTransaction
 from ltzd.dev.services.chain import DevChain, Kind, find_anvil
 from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable
@@ -37,6 +40,18 @@ from tests.support.waiting import until
 __all__ = ["anvil_chain", "tester_chain"]
 
 OTHER = Address(b"\x0e" * 20)
+
+
+class RefusingRpc(Rpc):
+    """Has served enough requests when it is asked for MCOPY."""
+
+    async def batch(self, calls: Sequence[RpcCall]) -> list[Any]:
+        answers = await super().batch(calls)
+        for place, call in enumerate(calls):
+            if "0x5f5f5f5e00" in str(call):
+                refusal = Refusal(RefusalKind.RATE)
+                answers[place] = RpcError(-32005, "limit exceeded", refusal=refusal)
+        return answers
 
 
 @pytest.fixture(params=["tester_chain", "anvil_chain"])
@@ -116,6 +131,12 @@ async def test_nothing_is_sent_to_a_chain_without_the_instructions_of_cancun(
                 await action()
 
         assert await site.nonce() == 0
+
+
+async def test_a_node_that_refuses_the_question_has_not_answered_it(anvil_site: Site) -> None:
+    await anvil_site.run(RefusingRpc(anvil_site.rpc_url))
+
+    assert await anvil_site.nonce() == SENDS
 
 
 async def test_a_view_that_reverts_between_two_states_is_read_again(anvil_site: Site) -> None:
