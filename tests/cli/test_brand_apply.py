@@ -91,7 +91,7 @@ async def test_a_dry_run_shows_the_changes_and_makes_none(data_dir: Path, db: Co
 
     assert outcome.code == 0, outcome.err
     assert "+ daily_mint_budget: 100000" in outcome.out
-    assert "+ event purchase: reward_per_dollar 2, cooldown_hours 0" in outcome.out
+    assert "+ event purchase: signed true, reward_per_dollar 2, cooldown_hours 0" in outcome.out
     assert await brands.latest_revision(db) == 0
 
 
