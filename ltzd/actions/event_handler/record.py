@@ -47,6 +47,7 @@ from ltzd.errors import (
     NotFound,
     RateLimited,
     Refused,
+    SignatureRefused,
 )
 from ltzd.rules.brands.configuration import Brand, EventRule
 from ltzd.rules.domains.names import event_domain, is_authorized
@@ -246,7 +247,7 @@ class EventHandler:
         refuse_unmintable_reward(rule, ltz, await self._capacity.exceeded_by(ltz))
         source = request.metadata.get("source")
         source = source if isinstance(source, str) else None
-        signed = await self._signed(request, brand)
+        signed = await self._signed(request, brand, rule)
         # Without a credential any caller may claim these two, so a brand may demand its signature.
         is_trusted = signed is not None or not brand.signed_bypass
         check = EventCheck(
@@ -275,12 +276,22 @@ class EventHandler:
         tracing.note_event(event.id)
         return PreparedEvent(event, user, is_known, check, current_request_id())
 
-    async def _signed(self, request: EventRequest, brand: Brand) -> SignedNonce | None:
-        """Verify the signature if the brand demands one and the request has one.
+    async def _signed(
+        self, request: EventRequest, brand: Brand, rule: EventRule
+    ) -> SignedNonce | None:
+        """Verify the signature if brand or rule demands one.
 
-        Raises SignatureRefused for an invalid signature, although an unsigned event is accepted.
+        Raises SignatureRefused for an invalid signature, although an unsigned event may be
+        accepted, and for an unsigned event if the rule demands a signature.
         """
-        if request.signed is None or not brand.signed_bypass:
+        if not (brand.signed_bypass or rule.signed):
+            return None
+        if request.signed is None:
+            if rule.signed:
+                raise SignatureRefused(
+                    f"Events of type {rule.type} must be signed by the brand: "
+                    "X-LTZ headers are missing"
+                )
             return None
         assert request.request_id is not None, "a signed request has an id"
         await self._signatures.check(request.signed, request.brand_id)

@@ -71,7 +71,7 @@ _ONE_OF_TWO = {
     ],
 }
 
-# Read if the brand demands signatures of events that skip rules.
+# Read if the brand demands signatures of the type, or of events that skip rules.
 _SIGNATURE = signature_headers(required=False, are_always_read=False)
 _RETRY = (ERROR_HEADERS["Retry-After"],)
 

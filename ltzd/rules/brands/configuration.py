@@ -160,12 +160,16 @@ PerkId = Annotated[str, AfterValidator(_lower_case_uuid)]
 
 
 class EventRule(BaseModel):
-    """An `[[events]]` entry. Without a reward, the first catalogue's reward applies."""
+    """An `[[events]]` entry. Without a reward, the first catalogue's reward applies.
+
+    With `signed` only requests that the brand has signed may send the type.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     type: EventType
     enabled: StrictBool = True
+    signed: StrictBool = False
     reward: Annotated[int, Field(ge=0, le=10**9, strict=True)] | None = None
     reward_per_dollar: PerDollar | None = None
     cooldown_hours: Hours = Decimal(24)

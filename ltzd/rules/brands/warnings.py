@@ -1,13 +1,16 @@
 """Warns of rewards that a brand's file leaves open, with the line that closes each.
 
-The event handler demands no credential, and LTZ of one brand can be spent at every brand, so a
-careless file costs all brands. An event that its sender repeats may be rewarded twice.
+The event handler demands no credential but for types with `signed`, and LTZ of one brand can be
+spent at every brand, so a careless file costs all brands. An event that its sender repeats may be
+rewarded twice, and one that its sender cannot sign is never rewarded.
 """
 
 from collections.abc import Iterator
 
 from ltzd.rules.brands.configuration import PER_DOLLAR_TYPE, Brand, EventRule
 
+PAGE_METHODS = ("url_pattern", "success_selector")
+"""The methods by which the tracker detects an event."""
 REPEATS_SECONDS = 60
 """The WordPress plugin repeats an unanswered event within 45 seconds, the tracker within 30."""
 
@@ -16,11 +19,17 @@ def warnings(brand: Brand) -> list[str]:
     """A sentence for each opening, in a fixed order."""
     if not brand.automation:
         return []
-    return [*_bypasses(brand), *_purchases(brand), *_endless(brand), *_repeated(brand)]
+    return [
+        *_bypasses(brand),
+        *_purchases(brand),
+        *_endless(brand),
+        *_repeated(brand),
+        *_undetected(brand),
+    ]
 
 
 def _bypasses(brand: Brand) -> Iterator[str]:
-    if brand.signed_bypass:
+    if brand.signed_bypass or all(rule.signed for rule in brand.configured_events()):
         return
     sources = ", ".join(brand.bypass_sources)
     if sources:
@@ -37,7 +46,8 @@ def _bypasses(brand: Brand) -> Iterator[str]:
 
 
 def _purchases(brand: Brand) -> Iterator[str]:
-    if brand.rule_of(PER_DOLLAR_TYPE) is None:
+    rule = brand.rule_of(PER_DOLLAR_TYPE)
+    if rule is None or rule.signed:
         return
     missing = [
         name
@@ -51,7 +61,8 @@ def _purchases(brand: Brand) -> Iterator[str]:
         lines = " and ".join(f"`{name}`" for name in missing)
         yield (
             "Anybody can send a `purchase` of up to 1,000,000 dollars: no signature is required. "
-            f"Set {lines} in [brand]."
+            f"Set {lines} in [brand], or `signed = true` for purchase, which the shop's server "
+            "signs."
         )
 
 
@@ -61,13 +72,15 @@ def _endless(brand: Brand) -> Iterator[str]:
     types = [
         rule.type
         for rule in brand.configured_events()
-        if rule.max_total_claims is None and (rule.ltz or rule.reward_per_dollar)
+        if not rule.signed
+        and rule.max_total_claims is None
+        and (rule.ltz or rule.reward_per_dollar)
     ]
     if types:
         yield (
             "Nothing limits what invented users may earn with "
             f"{', '.join(types)}: LTZ can be spent at every brand. Set `daily_mint_budget` in "
-            "[brand], or `max_total_claims` for each of these types."
+            "[brand], or `max_total_claims` or `signed = true` for each of these types."
         )
 
 
@@ -83,8 +96,22 @@ def _repeated(brand: Brand) -> Iterator[str]:
         )
 
 
+def _undetected(brand: Brand) -> Iterator[str]:
+    types = [
+        rule.type
+        for rule in brand.configured_events()
+        if rule.signed and rule.detection_method in PAGE_METHODS
+    ]
+    if types:
+        yield (
+            f"No page can send {', '.join(types)}: the tracker cannot sign. Remove `signed`, or "
+            "`detection_method` if the shop's server sends the event."
+        )
+
+
 def _rewards_repeats(rule: EventRule) -> bool:
-    """Whether neither the rule's cooldown nor its maximum per user refuses a repeated event."""
+    """Whether nothing refuses a repeated event: no cooldown, no maximum per user, and no nonce,
+    which is the same in the plugin's repetitions."""
     has_reward = bool(rule.ltz or rule.reward_per_dollar)
     refuses = rule.max_claims_per_user == 1 or rule.cooldown_hours * 3_600 >= REPEATS_SECONDS
-    return has_reward and not refuses
+    return has_reward and not refuses and not rule.signed

@@ -44,6 +44,7 @@ def rules(draw: st.DrawFn, kind: str) -> EventRule:
     return EventRule(
         type=kind,
         enabled=draw(st.booleans()),
+        signed=draw(st.booleans()),
         reward=None if is_purchase else draw(rewards | st.integers(0, 10**9)),
         reward_per_dollar=draw(decimals("0.000000000000000001", 10**6)) if is_purchase else None,
         cooldown_hours=draw(decimals("0", 87_600)),
@@ -239,6 +240,7 @@ patience_seconds = 0
 [[events]]
 type = "form_submit"
 enabled = true
+signed = false
 cooldown_hours = 24
 max_claims_per_user = 1
 detection_method = "api"

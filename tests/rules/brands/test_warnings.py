@@ -42,8 +42,22 @@ def test_the_example_file_has_no_warnings() -> None:
             CAREFUL | {"signed_bypass": False, "bypass_sources": []},
             ["metadata.skip_cooldown needs no signature", "`signed_bypass = true`"],
         ),
-        (CAREFUL | {"events": [PURCHASE]}, ["`purchase`", "Set `max_reward_per_event` in"]),
+        (
+            CAREFUL | {"events": [PURCHASE]},
+            ["`purchase`", "Set `max_reward_per_event` in", "or `signed = true` for purchase"],
+        ),
         (CAREFUL | {"events": [PURCHASE], "max_reward_per_event": 5}, []),
+        (CAREFUL | {"events": [PURCHASE | {"signed": True}]}, []),
+        (
+            CAREFUL | {"events": [REPEATABLE | {"signed": True}], "duplicate_window_seconds": 0},
+            [],
+        ),
+        (
+            CAREFUL
+            | {"events": [REPEATABLE | {"signed": True, "detection_method": "url_pattern"}]},
+            ["No page can send custom_wave", "Remove `signed`"],
+        ),
+        (CAREFUL | {"events": [REPEATABLE | {"detection_method": "url_pattern"}]}, []),
         (CAREFUL | {"duplicate_window_seconds": 59}, []),
         (CAREFUL | {"events": [REPEATABLE], "duplicate_window_seconds": 60}, []),
         (
@@ -73,3 +87,12 @@ def test_types_with_a_maximum_of_all_users_need_no_budget() -> None:
     closed = {"type": "form_submit", "enabled": False}
     free = {"type": "custom_wave", "reward": 0}
     assert warnings(a_brand(signed_bypass=True, events=[*bounded, closed, free])) == []
+
+
+def test_a_brand_of_signed_types_alone_leaves_nothing_open() -> None:
+    signed = [{"type": kind, "signed": True} for kind in FIRST_CATALOGUE]
+    purchase = PURCHASE | {"signed": True}
+    assert warnings(a_brand(events=[*signed, purchase])) == []
+    unsigned = {"type": "custom_wave", "reward": 0}
+    (sentence,) = warnings(a_brand(events=[*signed, purchase, unsigned]))
+    assert "`signed_bypass = true`" in sentence

@@ -1,4 +1,5 @@
-"""With `signed_bypass` only the brand's signature lifts cooldown and maxima."""
+"""With `signed_bypass` only the brand's signature lifts cooldown and maxima; types with `signed`
+need one."""
 
 import asyncio
 import json
@@ -222,3 +223,86 @@ async def test_after_a_rotation_the_new_key_signs_and_the_old_one_still_does(
     for key in (rotation.key, brand.keys.security_key):
         body = raw(brand, new_email())
         assert (await post(event_surface, body, headers(brand, body, key=key))).status == 200
+
+
+# --- signed types ------------------------------------------------------------------------------
+
+
+async def a_brand_with_signed_purchases(surface: EventSurface, **changes: Any) -> LiveBrand:
+    return await surface.brand(
+        {"type": "purchase", "reward_per_dollar": 2, "cooldown_hours": 1, "signed": True},
+        unlimited_rule("custom_a"),
+        **changes,
+    )
+
+
+def purchase(brand: LiveBrand, email: str, amount: str, **changes: object) -> bytes:
+    metadata = {"amount": amount} | changes
+    return json.dumps(brand.body(email, eventType="purchase", metadata=metadata)).encode()
+
+
+async def test_a_strangers_purchase_of_a_cent_leaves_a_customer_every_limit(
+    event_surface: EventSurface,
+) -> None:
+    brand = await a_brand_with_signed_purchases(event_surface)
+    email = new_email()
+    by_stranger = await event_surface.post(purchase(brand, email, "0.01"))
+    assert (by_stranger.status, by_stranger.error) == (
+        401,
+        "Events of type purchase must be signed by the brand: X-LTZ headers are missing",
+    )
+    assert by_stranger.headers["WWW-Authenticate"] == "LTZ-HMAC"
+    wrongly_signed = purchase(brand, email, "0.01")
+    with_a_foreign_key = headers(brand, wrongly_signed, key="ltzsk_" + "0" * 40)
+    assert (await post(event_surface, wrongly_signed, with_a_foreign_key)).status == 401
+    assert await brand.events() == 0
+
+    body = purchase(brand, email, "50")
+    by_shop = await post(event_surface, body, headers(brand, body))
+    assert (by_shop.status, by_shop.body["rewardAmount"]) == (200, 100)
+
+
+async def test_a_signed_type_is_asked_for_before_anything_is_told_about_the_user(
+    event_surface: EventSurface,
+) -> None:
+    brand = await a_brand_with_signed_purchases(event_surface)
+    known, unknown = new_email(), new_email()
+    body = purchase(brand, known, "50")
+    assert (await post(event_surface, body, headers(brand, body))).status == 200
+    answers = [await event_surface.post(purchase(brand, each, "1")) for each in (known, unknown)]
+    assert [answer.status for answer in answers] == [401, 401]
+    assert answers[0].body == answers[1].body
+
+
+async def test_a_signed_purchase_is_rewarded_once_however_often_it_is_sent(
+    event_surface: EventSurface,
+) -> None:
+    brand = await a_brand_with_signed_purchases(event_surface, duplicate_window_seconds=0)
+    body = purchase(brand, new_email(), "50", skip_cooldown=True)
+    signed = headers(brand, body)
+    answers = await asyncio.gather(*(post(event_surface, body, signed) for _ in range(20)))
+    assert Counter(answer.status for answer in answers) == {200: 1, 401: 19}
+    assert await brand.events() == 1
+
+
+async def test_other_types_of_the_brand_need_no_signature(event_surface: EventSurface) -> None:
+    brand = await a_brand_with_signed_purchases(event_surface)
+    assert (await brand.post(eventType="custom_a")).status == 200
+
+
+async def test_in_a_bulk_request_only_the_items_of_a_signed_type_need_the_signature(
+    event_surface: EventSurface,
+) -> None:
+    brand = await a_brand_with_signed_purchases(event_surface)
+    items = [
+        json.loads(purchase(brand, new_email(), "5")),
+        brand.body(new_email(), eventType="custom_a"),
+    ]
+    body = json.dumps({"events": items}).encode()
+    unsigned = await event_surface.ask("POST", BULK, body, {})
+    assert unsigned.body["results"][0]["status"] == 401
+    assert [item["success"] for item in unsigned.body["results"]] == [False, True]
+    items[1]["userEmail"] = new_email()
+    body = json.dumps({"events": items}).encode()
+    signed = await event_surface.ask("POST", BULK, body, headers(brand, body, path=BULK))
+    assert [item["success"] for item in signed.body["results"]] == [True, True]
