@@ -84,9 +84,10 @@ async def brands_with_due(connection: Connection, now: datetime) -> set[Address]
         )
         SELECT brand_id
           FROM waiting
-         WHERE EXISTS (SELECT FROM webhooks w
-                        WHERE w.brand_id = waiting.brand_id AND w.state = 'pending'
-                          AND w.next_at <= $1)
+         WHERE (SELECT true  -- EXISTS might read the whole queue
+                  FROM webhooks w
+                 WHERE w.brand_id = waiting.brand_id AND w.state = 'pending' AND w.next_at <= $1
+                 LIMIT 1)
         """,
         now,
     )
