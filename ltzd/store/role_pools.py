@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 
 from ltzd import telemetry
 from ltzd.rules.database_connections import PoolPolicy, pooled_pools
-from ltzd.store import database, durability
+from ltzd.store import database, durability, pooler
 from ltzd.store.database import Pool
 from ltzd.store.pooler import IDLE_TIMEOUT, PoolerUrl
 
@@ -108,6 +108,9 @@ async def open_role_pools(
         ),
     )
     try:
+        for role in pooled.intersection(roles):
+            async with database.session(getattr(pools, role)) as connection:
+                await pooler.switch_off_jit(connection)
         yield pools
     finally:
         for _, pool in pools.each():

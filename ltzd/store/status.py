@@ -154,11 +154,13 @@ async def _rewards(connection: Connection) -> RewardFacts:
     may_wait = await patience.count_waiting(connection, COUNTED_AT_MOST)
     in_flight: int = await connection.fetchval(
         """
-        SELECT count(*)
+        SELECT coalesce(sum(rewards.count), 0)::bigint
           FROM transactions AS open
-          JOIN rewards ON rewards.transaction_id = open.id
+         CROSS JOIN LATERAL (  -- a join might read the rewards of all transactions
+               SELECT count(*)
+                 FROM rewards
+                WHERE transaction_id = open.id AND mint_block_hash IS NULL) AS rewards
          WHERE open.state IN ('signed', 'published', 'mined')
-           AND rewards.mint_block_hash IS NULL
         """
     )
     minted, is_estimate = await _minted(connection)

@@ -250,6 +250,28 @@ async def test_the_start_refuses_a_direct_url_that_leads_to_a_pooler(
     assert "Only [database] pooled_url may lead to a pooler" in finding.sentence
 
 
+async def test_no_statement_of_a_pooled_session_is_compiled(
+    bouncer: PgBouncer, database_url: str
+) -> None:
+    """PostgreSQL compiles what it expects to be costly, as any write of a large table may be."""
+    owner = await connect(database_url, "test")
+    name = database_url.rpartition("/")[2]
+    await owner.execute(f"ALTER DATABASE {name} SET jit = on")
+    url = PoolerUrl(bouncer.url_of(database_url))
+
+    async def start() -> None:
+        async with open_role_pools(database_url, ("http",), PoolPolicy(), pooled_url=url):
+            """The pools are open."""
+
+    await asyncio.gather(*(start() for _ in range(4)))
+
+    # The pooler's later sessions are those of a user who logs in now.
+    later = await connect(database_url, "test")
+    assert await later.fetchval("SHOW jit") == "off"
+    await later.close()
+    await owner.close()
+
+
 async def test_a_pooler_that_is_away_is_a_database_that_is_away_until_it_is_back(
     pooled: Pool, bouncer: PgBouncer
 ) -> None:

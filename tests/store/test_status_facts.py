@@ -13,6 +13,7 @@ from ltzd.store.operator import lanes
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.status import read_status
 from ltzd.values import Address
+from tests.support.rows.explained import Explained
 
 WALLET = Address(b"\x11" * 20)
 BRAND = b"\xab" * 20
@@ -253,3 +254,26 @@ async def test_only_events_of_the_last_minute_are_counted(connection: Connection
             age,
         )
     assert (await read_status(connection)).events_last_minute == 3
+
+
+async def test_rewards_in_flight_are_counted_without_those_of_settled_transactions(
+    connection: Connection,
+) -> None:
+    settled = [await a_transaction(connection, nonce, "confirmed") for nonce in range(3)]
+    await connection.execute(
+        """
+        INSERT INTO rewards (id, kind, brand_id, wallet, ltz, seq, transaction_id)
+        SELECT gen_random_uuid(), 1, $1, $2, 5, n + 100000, $3 + n % 3
+          FROM generate_series(1, 20000) AS n
+        """,
+        *(BRAND, WALLET, settled[0]),
+    )
+    for nonce in range(3, 6):
+        await a_reward(connection, await a_transaction(connection, nonce, "mined"))
+    await connection.execute("ANALYZE transactions, rewards")
+    explained = Explained(connection)
+
+    facts = await read_status(explained)
+
+    assert facts.rewards.in_flight == 3
+    assert explained.read < 1_000

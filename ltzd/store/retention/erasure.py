@@ -103,8 +103,9 @@ async def clear_events(connection: Connection, user_id: UUID) -> int:
     for start in range(0, len(ids), _EVENTS_A_STATEMENT):
         await connection.execute(
             """
-            UPDATE events SET email = NULL, user_identifier = NULL, metadata = NULL
-             WHERE id = ANY($1::uuid[])
+            UPDATE events e SET email = NULL, user_identifier = NULL, metadata = NULL
+              FROM unnest($1::uuid[]) AS due (id)
+             WHERE e.id = due.id
             """,
             ids[start : start + _EVENTS_A_STATEMENT],
         )

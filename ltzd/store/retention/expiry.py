@@ -76,8 +76,10 @@ async def _clear_events(
     """The progress stays before a refused event, so that the next round finds it."""
     rule = "event_addresses", brand.hex()
     # Comparisons of rows, because the planner takes a range between two unknown bounds for a
-    # two-hundredth of the rows, and then reads and sorts all events of the brand. A limit in the
-    # text, because of an unknown one it expects a tenth of them.
+    # two-hundredth of the rows, and then reads and sorts all events of the brand. The upper bound
+    # belongs to the range, because the planner compares the brands alone: it expects no row of the
+    # first brand below that brand. A limit in the text, because of an unknown one it expects a
+    # tenth of them.
     due = await connection.fetch(
         f"""
         SELECT e.id, e.created_at
@@ -86,7 +88,7 @@ async def _clear_events(
                >= ($1, coalesce((SELECT done_to FROM retention_progress
                                   WHERE rule = 'event_addresses' AND brand_id = $1),
                                 '-infinity'))
-           AND (e.brand_id, e.created_at) < ($1, now() - $2::interval)
+           AND (e.brand_id, e.created_at) <= ($1, now() - $2::interval)
            AND num_nonnulls(e.email, e.user_identifier, e.metadata) > 0
            AND e.id <> ALL($3::uuid[])
          ORDER BY e.brand_id, e.created_at

@@ -44,6 +44,10 @@ class _Content:
     read_at: datetime
 
 
+class _TableLocked(Exception):
+    """Another session holds the table of events, which each partition's end needs."""
+
+
 class _LateEvent(Exception):
     """An event came after the sums were read."""
 
@@ -54,14 +58,20 @@ async def close(connection: Connection, after: timedelta) -> int:
     An event is settled if it is worth nothing, if its mint is final, or if its reward has failed.
     The newest partition and the default one stay. Writers and readers of events wait for half a
     second at most. A partition that cannot be dropped now is left for the next call, and does not
-    keep the others.
+    keep the others; but while another session holds the whole table, such as a backup, only the
+    first one is tried, since writers wait with each.
     """
     now = await connection.fetchval("SELECT now()")
     oldest = first_id(int((now - after).timestamp()))
     candidates = (await partitions.list_partitions(connection))[:-1]
-    return sum(
-        [await _close(connection, each, now - after) for each in candidates if each.upper <= oldest]
-    )
+    closed = 0
+    try:
+        for each in candidates:
+            if each.upper <= oldest:
+                closed += await _close(connection, each, now - after)
+    except _TableLocked:
+        """The next call tries again."""
+    return closed
 
 
 async def _close(connection: Connection, partition: Partition, before: datetime) -> bool:
@@ -82,9 +92,15 @@ async def _close(connection: Connection, partition: Partition, before: datetime)
         async with partitions.exclusive(connection):
             if partition not in await partitions.list_partitions(connection):
                 return False
+            await _lock_table(connection)
             await _drop(connection, partition, content)
+    except _TableLocked:
+        log.info("old_events.wait", partition=partition.name, reason="the table is locked")
+        raise
     except (asyncpg.LockNotAvailableError, _LateEvent) as error:
-        reason = "an event came late" if isinstance(error, _LateEvent) else "the table is locked"
+        reason = (
+            "an event came late" if isinstance(error, _LateEvent) else "the partition is locked"
+        )
         log.info("old_events.wait", partition=partition.name, reason=reason)
         return False
     events = sum(each.events for each in content.sums)
@@ -142,6 +158,13 @@ async def _read(connection: Connection, partition: Partition) -> _Content:
         next((row["unsettled"] for row in rows if row["unsettled"]), None),
         read_at,
     )
+
+
+async def _lock_table(connection: Connection) -> None:
+    try:
+        await connection.execute(f"LOCK TABLE ONLY {EVENTS} IN ACCESS EXCLUSIVE MODE")
+    except asyncpg.LockNotAvailableError as error:
+        raise _TableLocked from error
 
 
 async def _drop(connection: Connection, partition: Partition, content: _Content) -> None:

@@ -10,6 +10,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from benchmarks.harness.hot_queries import HotQuery, Sample, touched
 from ltzd.rules.books import Figures
@@ -315,3 +316,20 @@ async def test_sums_that_rewards_contradict_are_reported(site: Site) -> None:
     await site.db.execute("UPDATE closed_event_sums SET ltz = ltz - 1")
     await site.db.execute("DELETE FROM rewards WHERE id = $1", old)
     assert (await site.discrepancies())["closed_events_and_rewards_differ"] == 1
+
+
+async def test_a_long_reader_of_events_lets_their_writers_wait_once_a_round(
+    site: Site, database_url: str
+) -> None:
+    """A backup reads the table of events for hours, and every partition would wait for it."""
+    old = [await site.event(days) for days in (100, 70)]
+    await site.finish(*old)
+    backup = await database.connect(database_url, "backup")
+    async with backup.transaction():
+        await backup.execute("LOCK TABLE events IN ACCESS SHARE MODE")
+        with capture_logs() as lines:
+            assert await site.close() == 0
+    await backup.close()
+
+    assert [line["event"] for line in lines] == ["old_events.wait"]
+    assert await site.close() >= 2

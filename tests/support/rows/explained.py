@@ -1,4 +1,4 @@
-"""A connection that counts the rows which its queries read."""
+"""A connection that counts what its statements read."""
 
 import json
 from dataclasses import dataclass
@@ -9,15 +9,31 @@ from ltzd.store.database import Connection
 
 @dataclass
 class Explained:
-    """Runs each query under EXPLAIN ANALYZE, too. `read` includes rows that a filter removed."""
+    """Runs each statement under EXPLAIN ANALYZE, too, which plans with its arguments.
+
+    `read` counts the rows of queries and `changing_read` those of `execute`; both include rows that
+    a filter removed.
+    """
 
     connection: Connection
     read: float = 0.0
+    changing_read: float = 0.0
 
-    async def fetch(self, sql: str, *arguments: object) -> Any:
+    async def fetch(self, sql: str, *arguments: object, timeout: float | None = None) -> Any:
+        self.read += _rows_read(await self._explain(sql, *arguments))
+        return await self.connection.fetch(sql, *arguments, timeout=timeout)
+
+    async def execute(self, sql: str, *arguments: object) -> Any:
+        block = self.connection.transaction()
+        await block.start()
+        self.changing_read += _rows_read(await self._explain(sql, *arguments))
+        await block.rollback()
+        return await self.connection.execute(sql, *arguments)
+
+    async def _explain(self, sql: str, *arguments: object) -> dict[str, Any]:
         (row,) = await self.connection.fetch("EXPLAIN (ANALYZE, FORMAT JSON) " + sql, *arguments)
-        self.read += _rows_read(json.loads(row[0])[0]["Plan"])
-        return await self.connection.fetch(sql, *arguments)
+        plan: dict[str, Any] = json.loads(row[0])[0]["Plan"]
+        return plan
 
     async def fetchrow(self, sql: str, *arguments: object) -> Any:
         rows = await self.fetch(sql, *arguments)
