@@ -12,7 +12,7 @@ from typing import Any
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from ltzd.cache.windows import WindowCount
 from ltzd.concurrency.batcher import Batcher
@@ -135,12 +135,6 @@ class RedisWindows:
         return [index not in existing for index in range(1, len(keys) + 1)]
 
     async def _run(self, script: Any, keys: Sequence[bytes], arguments: Sequence[int]) -> Any:
-        try:
-            return await self._evaluate(script.sha, keys, arguments)
-        except NoScriptError:  # the first call, or Redis has restarted
-            return await script(keys=keys, args=arguments)
-
-    async def _evaluate(self, sha: str, keys: Sequence[bytes], arguments: Sequence[int]) -> Any:
         """Run a script on an idle connection, which closes itself if the call fails.
 
         The client's own call takes twice as long: it can retry, and measures for its own metrics.
@@ -154,15 +148,43 @@ class RedisWindows:
             connection = self._idle.pop()
             try:
                 await pool.ensure_connection(connection)
-                await connection.send_command("EVALSHA", sha, len(keys), *keys, *arguments)
-                return await connection.read_response()
+                return await _evaluate(connection, script, keys, arguments)
+            except ResponseError:
+                await connection.disconnect(nowait=True)
+                await self._close_idle()
+                raise
             finally:
                 self._idle.append(connection)
+
+    async def _close_idle(self) -> None:
+        """Let later calls connect anew, perhaps to another server.
+
+        After a failover the demoted server may live on as a replica, which refuses all hits and
+        closes no connection, while the URL's name leads to the new primary.
+        """
+        for connection in self._idle:
+            await connection.disconnect(nowait=True)
 
     async def close(self) -> None:
         for connection in self._connections:
             await connection.disconnect()
         await self._redis.aclose()
+
+
+async def _evaluate(
+    connection: Any, script: Any, keys: Sequence[bytes], arguments: Sequence[int]
+) -> Any:
+    call = ("EVALSHA", script.sha, len(keys), *keys, *arguments)
+    try:
+        return await _answer(connection, *call)
+    except NoScriptError:  # the first call, or Redis has restarted
+        await _answer(connection, "SCRIPT LOAD", script.script)
+        return await _answer(connection, *call)
+
+
+async def _answer(connection: Any, *command: Any) -> Any:
+    await connection.send_command(*command)
+    return await connection.read_response()
 
 
 def _pool(url: str) -> Any:

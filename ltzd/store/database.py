@@ -26,6 +26,7 @@ import msgspec
 
 from ltzd import telemetry
 from ltzd.errors import Broken, DatabaseUnavailable, Misconfigured, NoConnection
+from ltzd.rules.database_urls import each_server
 from ltzd.store.connection_errors import no_answer, reason_of, refusal_of
 from ltzd.store.pooler import PooledSessions, PoolerUrl
 from ltzd.store.session_settings import WRITTEN_FOR
@@ -285,6 +286,7 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
     ) -> None:
         super().__init__(
             url,
+            connect=connect_to_any_server,
             max_queries=50_000,
             max_inactive_connection_lifetime=_IDLE_SECONDS,
             loop=None,
@@ -464,7 +466,7 @@ async def connect(
     """
     try:
         async with asyncio.timeout(seconds):
-            connection: Connection = await asyncpg.connect(
+            connection = await connect_to_any_server(
                 url,
                 timeout=seconds,
                 command_timeout=_COMMAND_SECONDS,
@@ -484,6 +486,37 @@ async def connect(
     except (*_NOT_OPENED, *_REFUSALS) as error:
         raise _failure(error, url) from error
     return connection
+
+
+_last_servers: dict[str, str] = {}
+"""By the URL of several servers, the one of them that took the last connection."""
+
+
+async def connect_to_any_server(url: str, *, timeout: float, **options: Any) -> Connection:
+    """Connect as asyncpg does, but give each server of the URL its share of the time.
+
+    asyncpg has one limit for all servers: a machine without power, which refuses nothing, would use
+    it up before the next server is asked. With `target_session_attrs` the server that took the last
+    connection is asked first.
+    """
+    servers = each_server(url)
+    if len(servers) == 1 or "prefer-standby" in url:
+        return await asyncpg.connect(url, timeout=timeout, **options)
+    if "target_session_attrs" in url:
+        servers = tuple(sorted(servers, key=lambda server: server != _last_servers.get(url)))
+    failure: BaseException | None = None
+    for server in servers:
+        try:
+            connection = await asyncpg.connect(server, timeout=timeout / len(servers), **options)
+        except (OSError, asyncpg.CannotConnectNowError) as error:
+            failure = error
+        except asyncpg.exceptions.TargetServerAttributeNotMatched as error:
+            failure = failure or error
+        else:
+            _last_servers[url] = server
+            return connection
+    assert failure is not None
+    raise failure
 
 
 async def end_with_client(connection: Connection) -> None:

@@ -33,6 +33,22 @@ _SEALED: Final = {
 }
 """The tables of sealed values; `local_users` is what schemas before 0015 call `custodial_users`."""
 
+_NUMBERED: Final = {
+    "transactions_id_seq": "SELECT max(id) FROM transactions",
+    "relays_id_seq": "SELECT max(id) FROM relays",
+    "rewards_position_seq": """
+        SELECT max(position) FROM rewards WHERE transaction_id IS NULL AND failed_at IS NULL
+        """,
+    "transaction_requests_id_seq": "SELECT max(id) FROM transaction_requests",
+    "pregeneration_requests_id_seq": "SELECT max(id) FROM pregeneration_requests",
+    "rebuilds_id_seq": "SELECT max(id) FROM rebuilds",
+    "books_acknowledgements_id_seq": "SELECT max(id) FROM books_acknowledgements",
+    "brand_revisions": "SELECT max(revision) FROM brands",
+}
+"""The sequences of the schema, each with the highest number of its rows.
+
+Among rewards those that wait for a mint count, since the oldest go first."""
+
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFacts:
@@ -156,6 +172,25 @@ async def sealing_key_ids(connection: Connection) -> set[str]:
             rows = await connection.fetch(query, _SAMPLE)
             key_ids |= {row["key_id"] for row in rows}
     return key_ids
+
+
+async def sequences_behind(connection: Connection) -> dict[str, int]:
+    """The sequences that would give numbers of present rows again, with the highest such number.
+
+    Needs the newest schema. Leaves out sequences that this user may not read.
+    """
+    behind = {}
+    for sequence, query in _NUMBERED.items():
+        if not await connection.fetchval(
+            "SELECT has_sequence_privilege(to_regclass($1), 'SELECT')", sequence
+        ):
+            continue
+        # The rows first, since other processes write meanwhile.
+        newest = await connection.fetchval(query)
+        last = await connection.fetchval("SELECT pg_sequence_last_value(to_regclass($1))", sequence)
+        if newest is not None and newest > (last or 0):
+            behind[sequence] = newest
+    return behind
 
 
 async def wallets_with_transactions(

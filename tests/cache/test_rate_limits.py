@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
@@ -24,6 +25,7 @@ from ltzd.cache.rate_limits import TIMEOUT_SECONDS, RateLimit, RateLimits, RateL
 from ltzd.errors import Misconfigured
 from tests.support.ports import free_port
 from tests.support.services.redis import RedisServer, a_redis_server
+from tests.support.services.tcp_front import a_tcp_front
 from tests.support.waiting import Stopwatch, until
 
 TEN = RateLimit("events_per_ip", 10, 60)
@@ -540,6 +542,33 @@ async def test_idle_connections_that_redis_has_closed_are_opened_anew(
     with capture_logs() as logs:
         assert within(await hits(limits, 20, "x")) == 0
     assert logs == []
+
+
+async def test_a_demoted_redis_is_left_for_the_server_that_its_name_leads_to(
+    redis: RedisServer,
+) -> None:
+    """The demoted server lives on as a replica, so no connection to it ends by itself."""
+    old = urlsplit(redis.url)
+    async with a_redis_server() as promoted, a_tcp_front([old.port or 0]) as (front, port):
+        url = old._replace(netloc=f":{old.password}@127.0.0.1:{port}").geturl()
+        async with redis.client() as client, promoted.client() as new_client:
+            await new_client.config_set("requirepass", old.password)
+            async with RateLimits(url, timeout_seconds=PATIENT, retry_seconds=SOON) as limits:
+                await hits(limits, 100, "x")
+                front.targets = [urlsplit(promoted.url).port or 0]
+                await client.replicaof("127.0.0.1", free_port())
+                try:
+                    with capture_logs() as logs:
+
+                        async def is_counted_there() -> bool:
+                            await hits(limits, 100, "y")
+                            return bool(await new_client.exists("ltzd:rl:events_per_ip|60|y"))
+
+                        await until(is_counted_there)
+                        await hits(limits, 100, "y")
+                finally:
+                    await client.replicaof("NO", "ONE")
+    assert [line["event"] for line in logs] == ["redis.away", "redis.back"]
 
 
 async def test_a_crowd_opens_few_connections(redis: RedisServer, limits: RateLimits) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import json
 import re
 import shlex
+import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -38,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("cheap_keystores")
 PAGE = (Path(__file__).parents[2] / "docs" / "runbooks" / "stolen-key.md").read_text()
 FINAL_AFTER = 66
 PASSWORD = "correct horse battery staple"
-_COMMAND = re.compile(r"^    ltzd (.+)$", re.MULTILINE)
+_COMMAND = re.compile(r"^    (.+)$", re.MULTILINE)
 
 
 class Runbook:
@@ -54,7 +55,7 @@ class Runbook:
 
     async def prepare(self) -> None:
         """The keystores of guardian and admin; in dev mode one wallet is both."""
-        for name in ("guardian", "admin", "mint2"):
+        for name in ("guardian", "admin"):
             write_secret(self._folder / f"{name}.password", PASSWORD)
         for name in ("guardian", "admin"):
             keystore = self._folder / f"{name}.json"
@@ -67,9 +68,14 @@ class Runbook:
     async def follow(self, kind: str) -> None:
         """Runs each command of the page, in order."""
         commands = _COMMAND.findall(PAGE)
-        assert len(commands) == 7, commands
+        assert len(commands) == 8, commands
         for command in commands:
-            arguments = self._arguments(command, kind)
+            if not command.startswith("ltzd "):
+                await asyncio.to_thread(
+                    subprocess.run, ["sh", "-c", command], cwd=self._folder, check=True
+                )
+                continue
+            arguments = self._arguments(command.removeprefix("ltzd "), kind)
             done = await ltzd(*arguments)
             name = " ".join(arguments[:2])
             self.outcomes[name] = done

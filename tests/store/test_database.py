@@ -532,3 +532,20 @@ async def test_both_ends_of_every_connection_notice_a_dead_machine_within_second
     finally:
         await alone.close()
         pool.terminate()
+
+
+async def test_a_server_that_is_silent_takes_not_the_time_of_the_next_one(
+    database_url: str,
+) -> None:
+    """A machine without power refuses no connection, and is named first for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        credentials, at, rest = database_url.rpartition("@")
+        port = silent.getsockname()[1]
+        url = f"{credentials}{at}127.0.0.1:{port},{rest}?target_session_attrs=primary"
+        connection = await database.connect(url, "test", seconds=4)
+        assert await connection.fetchval("SELECT 1") == 1
+        await connection.close()
+        pool = await database.open_pool(url, name="ltzd test")
+        async with database.session(pool) as connection:
+            assert await connection.fetchval("SELECT 1") == 1
+        await pool.close()

@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -102,6 +102,8 @@ async def _examine(
         findings.append(
             _foreign_key(sealed_with, sealer) or _old_key(sealed_with, sealer, settings)
         )
+    if facts.revision == known_revisions()[-1]:
+        findings += _sequences(await start_facts.sequences_behind(connection))
     if facts.revision is not None:
         examination.chain = await chains.identity(connection)
         if "indexer" not in settings.roles and _has_rebuilds(facts.revision):
@@ -159,6 +161,24 @@ def _schema(facts: DatabaseFacts, settings: Settings) -> Finding:
         )
     at = "no schema yet" if facts.revision is None else f"the older revision {facts.revision}"
     return ok("schema", f"The database has {at}: the start brings it to {known[-1]}.")
+
+
+def _sequences(behind: Mapping[str, int]) -> list[Finding]:
+    """A copy of the tables without their sequences, as logical replication makes it.
+
+    Lanes and relays could write no row, and processes would miss changes of brands.
+    """
+    if not behind:
+        return []
+    statements = " ".join(f"SELECT setval('{name}', {number});" for name, number in behind.items())
+    return [
+        fault(
+            "schema",
+            f"The sequences {', '.join(behind)} are behind the rows of their tables, as after a "
+            "logical replication, which copies no sequence: stop every process of ltzd, and run "
+            f"as the tables' owner in psql: {statements}",
+        )
+    ]
 
 
 def _has_rebuilds(revision: str) -> bool:

@@ -7,11 +7,11 @@ in words that asyncpg does not know.
 import asyncio
 from functools import partial
 
-import asyncpg
 from alembic import context
 from sqlalchemy import Connection, pool, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from ltzd.store.database import connect_to_any_server
 from ltzd.store.session_settings import WRITTEN_FOR
 
 MIGRATIONS_LOCK = 0x6C747A64  # "ltzd"
@@ -32,7 +32,7 @@ def _migrate(connection: Connection) -> None:
 
 async def _run() -> None:
     connect = partial(
-        asyncpg.connect,
+        connect_to_any_server,
         context.config.attributes["url"],
         timeout=_CONNECT_SECONDS,
         server_settings={"application_name": "ltzd migrate", **WRITTEN_FOR},

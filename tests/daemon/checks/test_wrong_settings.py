@@ -316,6 +316,27 @@ async def test_tables_that_the_search_path_hides_are_not_made_a_second_time(worl
         await world.execute(f'ALTER ROLE {user} IN DATABASE "{name}" RESET search_path')
 
 
+async def test_counters_that_a_copy_left_behind_are_a_fault_with_the_sql_that_sets_them(
+    world: World,
+) -> None:
+    """Logical replication copies the rows of tables, and no sequence."""
+    await _has_signed(world, wallet_of("01"), wallet_of("02"))
+    await world.execute(
+        "INSERT INTO brands (id, name, configuration, revision) VALUES ($1, 'Shop', '{}', $2)",
+        *(b"\x05" * 20, 7),
+    )
+    await world.execute("ALTER SEQUENCE transactions_id_seq RESTART")
+
+    (sentence,) = await world.faults()
+
+    assert "transactions_id_seq, brand_revisions" in sentence
+    statements = sentence.partition("in psql: ")[2]
+    assert statements.count("setval") == 2
+    await world.execute(statements)
+    assert await world.faults() == []
+    await _has_signed(world, wallet_of("03"))
+
+
 async def test_a_schema_that_may_not_be_made_names_the_sql(
     world: World, databases: Databases
 ) -> None:
