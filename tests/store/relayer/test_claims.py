@@ -153,6 +153,10 @@ async def test_the_least_gas_is_that_of_relays_which_this_wallet_may_send(pool: 
     assert await least() is None
     await ask(pool, USER, wallet=lane.wallet)
     assert await least() == 100_000
+    await send(pool, lane)
+    assert await least() is None
+    await ask(pool, USER)
+    assert await least() == 100_000
     await value(pool, "UPDATE relays SET created_at = now() - interval '10 minutes'")
     assert await least() is None
 
