@@ -108,9 +108,4 @@ class EarlySimulations:
 
 def _is_simple(decoded: DecodedRelay) -> bool:
     """Whether nothing but the simulation itself decides, so that a refusal costs no other work."""
-    return (
-        not decoded.required_views
-        and not decoded.serialized_per_user
-        and decoded.claim is None
-        and decoded.deal_id is None
-    )
+    return not decoded.required_views and not decoded.serialized_per_user
