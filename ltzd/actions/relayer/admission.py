@@ -125,7 +125,7 @@ class RelayAdmission:
 
     async def _read_ledger(self, connection: Connection, batch: Sequence[NewRelay]) -> GasLedger:
         """Return today's gas budgets as this transaction sees them."""
-        requested_wei = sum(relay.max_cost_wei for relay in batch if relay.failure is None)
+        requested_wei = sum(relay.max_cost_wei for relay in batch)
         spent = await gas_budgets.spent_for(
             connection, self._budgets, _identities(batch), requested_wei
         )

@@ -59,8 +59,9 @@ class EarlySimulation:
             call = await self._task
         except Unavailable:
             return None
-        is_same = call is not None and (call.plan, call.sender) == (plan, sender)
-        return call.gas_limit if call is not None and is_same else None
+        if call is None or (call.plan, call.sender) != (plan, sender):
+            return None
+        return call.gas_limit
 
     def end(self) -> None:
         """The result is not needed any more."""
@@ -107,9 +108,4 @@ class EarlySimulations:
 
 def _is_simple(decoded: DecodedRelay) -> bool:
     """Whether nothing but the simulation itself decides, so that a refusal costs no other work."""
-    return (
-        not decoded.required_views
-        and not decoded.serialized_per_user
-        and decoded.claim is None
-        and decoded.deal_id is None
-    )
+    return not decoded.required_views and not decoded.serialized_per_user

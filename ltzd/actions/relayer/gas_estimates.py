@@ -8,7 +8,6 @@ import time
 from dataclasses import dataclass
 
 from ltzd.concurrency.clock import Clock
-from ltzd.rules.relayer.allowed_calls import MAX_GAS_LIMIT
 from ltzd.rules.relayer.calls import RelayPlan
 
 _FRESH_SECONDS = 10.0
@@ -53,7 +52,7 @@ class GasEstimateCache:
         """Store what the call needed, rounded up; a full cache is emptied first."""
         if len(self._estimates) >= _MAX_ENTRIES:
             self._estimates.clear()
-        gas = min(MAX_GAS_LIMIT, -(-gas_needed // _ROUNDED_TO) * _ROUNDED_TO)
+        gas = -(-gas_needed // _ROUNDED_TO) * _ROUNDED_TO
         self._estimates[_key(plan)] = _Estimate(gas, self._clock() + _FRESH_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""The limits of a relay's user: the hour, claims with their constraints, and gas budgets.
+"""The limits of a relay's user: claims with their constraints, and gas budgets.
 
 The checks save the nodes' work; the write of the relay decides (`admission.py`).
 """
@@ -19,7 +19,6 @@ from ltzd.rules.relayer.limits import (
     ClaimLimit,
     RelayUsage,
     check_claims,
-    check_hour,
     claim_limit_reached,
 )
 from ltzd.store.database import session
@@ -42,7 +41,7 @@ class RelayLimits:
             self._read_claims
         )
 
-    async def check(
+    async def check_claim(
         self,
         caller: TokenUser | None,
         request: RelayRequest,
@@ -51,16 +50,16 @@ class RelayLimits:
     ) -> ClaimLimit | None:
         """Return the claim's limit, on which its write decides again, or None for another call.
 
-        Raises RateLimited, ClaimLimitReached, and ValidationFailed for a purchase constraint.
+        Raises ClaimLimitReached, and ValidationFailed for a purchase constraint.
         """
-        check_hour(usage)
-        claim_limit = None if claim is None else await self._claim_limit(request, claim)
+        if claim is None:
+            return None
+        claim_limit = await self._claim_limit(request, claim)
         if claim_limit is not None:
             check_claims(usage, claim_limit)
-        if claim is not None:
-            await self._constraints.check(
-                request.user, claim.collection_id, caller, claim.expected_claims + 1
-            )
+        await self._constraints.check(
+            request.user, claim.collection_id, caller, claim.expected_claims + 1
+        )
         return claim_limit
 
     async def check_gas_budgets(self, user: Address, caller: TokenUser | None) -> str:

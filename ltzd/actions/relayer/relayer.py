@@ -287,12 +287,12 @@ class Relayer:
             await begun.migration  # constraints are about the user
         if decoded.serialized_per_user and usage.has_serialized_in_flight:
             # The permit, for one, was signed for the state after the relay in flight.
-            await self._limits.check(caller, request, decoded.claim, usage)
+            await self._limits.check_claim(caller, request, decoded.claim, usage)
             await self._wait_until_idle(request.user, deadline)
             return None
 
         async def simulate(plan: RelayPlan, at: SimulatedAt) -> NewRelay:
-            claim_limit = await self._limits.check(caller, request, plan.claim, usage)
+            claim_limit = await self._limits.check_claim(caller, request, plan.claim, usage)
             new = self._new_relay(request, plan, claim_limit, usage, identity)
             return await self._simulate(request, new, at, None if usage.was_relayed else early)
 

@@ -81,11 +81,11 @@ class FeeBumper:
             if obstacle is not None and reason is not BumpReason.PASSED_OVER:
                 held = obstacle
                 break
-        stored, unsigned = await self._signing.finish(self._store)
+        _, unsigned = await self._signing.finish(self._store)
         if unsigned or self._signing.is_late:
             held = held or SIGNER
         self._in_flight.hold(held)
-        return stored > 0 or self._in_flight.has_due
+        return self._in_flight.has_due
 
     def _note_waiting(self, oldest: Sequence[OpenTransaction], head: Header) -> None:
         """Remember since when attempts wait, and since when the first transaction is the first."""

@@ -69,9 +69,10 @@ class GasLedger:
         self._total_wei += max_cost_wei
 
     def _check(self, identity: str | None, wei: int) -> None:
-        identity_wei = 0 if identity is None else self._by_identity.get(identity, 0)
-        if identity is not None and _is_over(identity_wei + wei, self._budgets.identity_wei):
-            raise identity_exhausted(seconds_to_midnight(self._now))
+        if identity is not None:
+            identity_wei = self._by_identity.get(identity, 0) + wei
+            if _is_over(identity_wei, self._budgets.identity_wei):
+                raise identity_exhausted(seconds_to_midnight(self._now))
         if _is_over(self._total_wei + wei, self._budgets.total_wei):
             raise total_exhausted(seconds_to_midnight(self._now))
 

@@ -25,6 +25,6 @@ def status_of(state: State, succeeded: bool | None, *, is_cancelled: bool) -> Re
     """
     if state in (State.SIGNED, State.PUBLISHED) or (state is State.MINED and is_cancelled):
         return RelayStatus.PENDING
-    if not succeeded or state not in (State.MINED, State.CONFIRMED):
+    if not succeeded:
         return RelayStatus.FAILED
     return RelayStatus.CONFIRMED if state is State.MINED else RelayStatus.FINAL

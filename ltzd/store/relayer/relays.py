@@ -251,14 +251,12 @@ async def follow(connection: Connection, transaction_ids: Sequence[int]) -> bool
            WHERE t.id = ANY($1::bigint[])
            ORDER BY r.id
              FOR UPDATE OF r
-        ), written AS (
+        ), changes AS (
           UPDATE relays r
              SET state = moved.state, gas_wei = moved.wei
             FROM moved
            WHERE r.id = moved.id
        RETURNING r.gas_day AS day, r.identity, moved.wei - moved.counted_wei AS wei
-        ), changes AS (
-          SELECT * FROM written WHERE day IS NOT NULL
         ), counted AS (
         {gas_budgets.ADD_CHANGES}
         ), follower AS MATERIALIZED (

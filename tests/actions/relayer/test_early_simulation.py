@@ -95,7 +95,9 @@ async def test_a_refused_request_is_not_simulated() -> None:
     assert simulations.decoded == []
 
 
-@pytest.mark.parametrize("name", ["PerkNFT.claimFor", "LTZ.permit", "BusinessEscrow.reclaim"])
+@pytest.mark.parametrize(
+    "name", ["PerkNFT.claimFor", "PointsSale.buyFor", "LTZ.permit", "BusinessEscrow.reclaim"]
+)
 async def test_calls_that_more_than_the_simulation_decides_are_not_simulated_early(
     name: str,
 ) -> None:

@@ -136,6 +136,7 @@ def test_a_cached_estimate_covers_the_gas_needed_and_the_gas_limit() -> None:
 def test_a_cached_estimate_is_periodically_renewed_by_a_single_call() -> None:
     clock = ManualClock()
     cache = GasEstimateCache(clock)
+    assert not cache.take_renewal(PLAN), "other calls have emptied the cache"
     cache.put(PLAN, 80_000)
     assert not cache.take_renewal(PLAN)
     clock.now += 10.0
@@ -149,4 +150,5 @@ def test_calls_of_many_kinds_do_not_fill_the_memory() -> None:
     cache = GasEstimateCache()
     for length in range(1_000):
         cache.put(a_plan(bytes(length)), 80_000)
+        assert length == 0 or length % 64 == 0 or a_plan(bytes(length - 1)) in cache
     assert sum((a_plan(bytes(length)) in cache) for length in range(1_000)) <= 64

@@ -62,7 +62,10 @@ SHORT = RelayPolicy(wait_seconds=0.6)
 
 
 class AllowAll:
-    """Tokens and constraints that refuse no request."""
+    """Tokens and constraints that refuse no request. `checked` are the claims' constraints."""
+
+    def __init__(self) -> None:
+        self.checked: list[tuple[object, ...]] = []
 
     async def require_wallet(self, _user: TokenUser, _wallet: Address) -> None: ...
 
@@ -72,7 +75,8 @@ class AllowAll:
     async def wallets_of(self, _user: TokenUser) -> list[Address]:
         return [USER]
 
-    async def check(self, _user: Address, *_: object) -> None: ...
+    async def check(self, *claim: object) -> None:
+        self.checked.append(claim)
 
 
 CALLER = TokenUser("somebody", None)
@@ -84,6 +88,7 @@ class RelayerProcess:
     def __init__(self, world: RelayWorld) -> None:
         self.world = world
         self._numbers = iter(range(1, 1_000))
+        self.allow_all = AllowAll()
         self._context = RelayContext.create(
             world.pool,
             world.wakeups,
@@ -98,11 +103,10 @@ class RelayerProcess:
         return [self._context.waiters.run(), *(relayer.run() for relayer in self._relayers)]
 
     def relayer(self, policy: RelayPolicy = PATIENT) -> Relayer:
-        allow_all = AllowAll()
         relayer = Relayer(
             self._context,
-            cast("TokenAuthenticator", allow_all),
-            cast("PurchaseConstraints", allow_all),
+            cast("TokenAuthenticator", self.allow_all),
+            cast("PurchaseConstraints", self.allow_all),
             policy,
         )
         self._relayers.append(relayer)
@@ -512,6 +516,7 @@ async def test_a_claim_of_an_indexed_collection_asks_a_node_for_its_simulation_a
         node.mines_at_once = True
         relay = await relayed(relayer, process.request(to=CONTRACTS.perk_nft, data=data))
     assert (relay.status, node.simulated) == (RelayStatus.CONFIRMED, 1)
+    assert process.allow_all.checked == [(USER, 7, CALLER, 1)], "the user's first claim"
 
 
 async def _true(value: bool) -> bool:

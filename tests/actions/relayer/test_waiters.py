@@ -1,13 +1,14 @@
 """Waiting until a relay settles or a user is idle, whichever process sends the relays."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from itertools import pairwise
 
 import pytest
 import pytest_asyncio
 
 from ltzd.actions.relayer.waiters import RelayWaiters
+from ltzd.concurrency import work_slots
 from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
 from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
 from ltzd.store.database import Connection, Pool, session, transaction
@@ -206,6 +207,30 @@ async def test_withdrawing_a_relay_makes_its_user_idle(
     wakeups.notify(RELAYED)
     async with asyncio.timeout(20):
         await turn
+
+
+class Slot:
+    is_free = False
+
+    def release(self) -> None:
+        self.is_free = True
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda waiters: waiters.settled(1, soon()),
+        lambda waiters: waiters.user_idle(USER, soon()),
+    ],
+)
+async def test_a_request_that_waits_for_a_block_has_given_its_slot_back(
+    waiters: RelayWaiters, wait: Callable[[RelayWaiters], Awaitable[object]]
+) -> None:
+    """Otherwise a process has no more relays in flight than slots."""
+    slot = Slot()
+    work_slots.hold(slot)
+    await wait(waiters)
+    assert slot.is_free
 
 
 async def test_a_cancelled_waiter_is_removed(pool: Pool, waiters: RelayWaiters) -> None:

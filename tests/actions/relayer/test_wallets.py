@@ -105,7 +105,7 @@ async def test_without_a_wallet_that_takes_new_work_no_call_is_simulated(
     pool: Pool, state: WalletState
 ) -> None:
     relay_wallets = await with_wallets(pool, state, state)
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable, match="No process"):
         await relay_wallets.sender()
 
 

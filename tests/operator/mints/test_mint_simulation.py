@@ -218,6 +218,17 @@ async def test_a_reward_whose_simulation_panics_is_not_failed(world: World) -> N
         await all_but(world, 1)
 
 
+async def test_a_reward_behind_a_hundred_that_panic_is_minted(
+    world: World,
+) -> None:
+    panicked = a_wallet(0xFA)
+    async with world.serving():
+        await reverted_once(world)
+        world.node.panicking_wallets = {panicked}
+        await queue_for(world, [panicked] * 100 + [a_wallet(1)])
+        await all_but(world, 101)
+
+
 async def test_a_node_that_cannot_simulate_fails_no_reward(world: World) -> None:
     """The node answers all calls, or one, with an error that is not the contract's."""
     async with world.serving():

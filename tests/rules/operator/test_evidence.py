@@ -50,6 +50,7 @@ def test_a_node_without_the_block_is_no_witness(
         (GONE, [GONE], False, True),
         (GONE, [BEHIND, GONE], False, True),
         (GONE, [HOLDS], False, False),
+        (GONE, [HOLDS], True, False),  # it fell away after its answer
         (GONE, [HOLDS, GONE], False, True),
         (GONE, [HOLDS, BEHIND], False, False),
         (GONE, [HOLDS, HOLDS], False, False),
@@ -109,12 +110,13 @@ def test_without_another_node_a_receipt_is_told_at_once() -> None:
     assert is_receipt_believed([], ReceiptWait(0, PATIENCE), is_alone=True, is_final=False)
 
 
-@given(st.lists(st.sampled_from(ReceiptOpinion), min_size=1), st.floats(0, 1e6))
+@given(st.lists(st.sampled_from(ReceiptOpinion), min_size=1), st.floats(0, 1e6), st.booleans())
 def test_a_receipt_that_a_node_denies_needs_another_node_or_finality(
-    opinions: list[ReceiptOpinion], waited: float
+    opinions: list[ReceiptOpinion], waited: float, is_alone: bool
 ) -> None:
+    """The node that denies may have fallen away since, so that the other is alone."""
     wait = ReceiptWait(waited, PATIENCE)
-    believed = is_receipt_believed(opinions, wait, is_alone=False, is_final=False)
+    believed = is_receipt_believed(opinions, wait, is_alone=is_alone, is_final=False)
     if believed and not {DIFFERS, REFUTES}.isdisjoint(opinions):
         assert AGREES in opinions
 
@@ -133,6 +135,7 @@ SAME, OPEN, DENIES = UseOpinion.AGREES, UseOpinion.OPEN, UseOpinion.DENIES
         (100, [], False, False),
         (100, [], True, True),
         (100, [DENIES], False, False),
+        (100, [DENIES], True, False),
         (100, [DENIES, SAME], False, True),
         (100, [DENIES, OPEN], False, False),
         (100, [DENIES, DENIES], False, False),
@@ -167,6 +170,8 @@ MAY, NO_ROLE, NO_LIMIT = MintRight(True, 5), MintRight(False, 5), MintRight(True
         (NO_ROLE, [NO_ROLE, MAY], False, True),
         (MAY, [NO_ROLE, NO_ROLE], False, True),
         (NO_ROLE, [MAY, MAY], False, False),
+        (NO_ROLE, [NO_ROLE, MAY, MAY], False, False),
+        (NO_ROLE, [NO_ROLE, MAY, MAY, MAY], False, False),
     ],
 )
 def test_a_lost_right_to_mint_needs_a_second_node(

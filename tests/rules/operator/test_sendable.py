@@ -77,6 +77,8 @@ def test_a_blocks_gas_by_the_word_of_one_node_is_no_permanent_obstacle() -> None
     limits = SigningLimits(50_000, 100 * GWEI, 10**20, is_block_gas_confirmed=False)
     assert obstacle(50_000, b"", FEES, limits) is None
     assert obstacle(50_001, b"", FEES, limits) is Obstacle.BLOCK_GAS_UNCONFIRMED
+    assert obstacle(2**24, b"", FEES, limits) is Obstacle.BLOCK_GAS_UNCONFIRMED
+    assert obstacle(2**24 + 1, b"", FEES, limits) is Obstacle.BLOCK_GAS
     assert not Obstacle.BLOCK_GAS_UNCONFIRMED.is_permanent
     assert obstacle(2**24 + 1, b"", FEES, limits) is Obstacle.BLOCK_GAS, "whatever a block holds"
 

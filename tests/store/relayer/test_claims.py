@@ -153,6 +153,10 @@ async def test_the_least_gas_is_that_of_relays_which_this_wallet_may_send(pool: 
     assert await least() is None
     await ask(pool, USER, wallet=lane.wallet)
     assert await least() == 100_000
+    await send(pool, lane)
+    assert await least() is None
+    await ask(pool, USER)
+    assert await least() == 100_000
     await value(pool, "UPDATE relays SET created_at = now() - interval '10 minutes'")
     assert await least() is None
 
@@ -252,6 +256,22 @@ async def test_redemptions_of_brands_hold_back_no_relay_of_the_holder(pool: Pool
     )
     assert await claimed_ids(pool, lane) == [own]
     assert await claimed_ids(pool, other) == [redemption]
+
+
+async def test_a_redemption_that_the_wallet_cannot_pay_for_holds_back_no_relay_of_the_holder(
+    pool: Pool,
+) -> None:
+    lane = await a_relay_lane(pool)
+    redemption, own = await ask(pool, USER, USER)
+    await value(
+        pool,
+        "UPDATE relays SET brand_id = $2, window_start = NULL, gas_limit = 200000 WHERE id = $1",
+        redemption,
+        a_wallet(0xB),
+    )
+    async with session(pool) as connection:
+        claimed = await claims.claim(connection, lane, 9, unaffordable=range(150_000, 250_000))
+    assert [relay.id for relay in claimed] == [own]
 
 
 # --- lanes that do not work ---------------------------------------------------------------------

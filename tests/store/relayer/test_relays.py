@@ -193,7 +193,7 @@ async def test_calls_in_flight_have_the_id_of_their_oldest_relay_and_name_their_
     pool: Pool,
 ) -> None:
     call, other = a_plan(b"\x01"), a_plan(b"\x02")
-    first, second, _ = await write(pool, a_relay(call), a_relay(other), a_relay(call))
+    first, second, *_ = await write(pool, *map(a_relay, (call, other, call, other)))
     await write(pool, a_relay(a_plan(b"\x03", OTHER_USER)))
     actual = await usage(pool)
     assert actual.calls_in_flight == {call.digest: first, other.digest: second}
@@ -264,6 +264,8 @@ async def test_kept_failures_are_the_users_failed_calls_with_a_key(pool: Pool) -
     await write(pool, a_relay(a_plan(b"queued"), key="a"))
     for key in ("b", "c"):
         await write(pool, a_relay(a_plan(key.encode()), key=key, **fails))
+    (without_key,) = await write(pool, a_relay(a_plan(b"refused"), **fails))
+    await age(pool, "25 hours", without_key)
     await write(pool, a_relay(a_plan(user=OTHER_USER), key="b", **fails))
     await value(
         pool, "UPDATE relays SET created_at = now() - interval '23 h' WHERE idempotency_key = 'b'"

@@ -17,6 +17,7 @@ from ltzd.store.relayer.signed_relays import SentRelay
 from ltzd.values import Address
 from tests.support.relays.lanes import (
     MAX_COST_WEI,
+    OTHER_RELAYER,
     OTHER_USER,
     USER,
     a_plan,
@@ -58,7 +59,7 @@ async def version_of(pool: Pool, user: Address) -> int:
 async def test_relays_are_stored_as_sent_with_transactions_in_the_order_of_nonces(
     pool: Pool,
 ) -> None:
-    lane = await a_relay_lane(pool)
+    lane, _ = await a_relay_lane(pool), await a_relay_lane(pool, OTHER_RELAYER)
     users = [a_wallet(number) for number in range(9, 0, -1)]
     sent = await insert(pool, lane, 0, [of(user) for user in users])
     assert [relay.transaction.nonce for relay in sent] == list(range(9))
@@ -76,18 +77,20 @@ async def test_relays_are_stored_as_sent_with_transactions_in_the_order_of_nonce
     assert [(row["id"], row["transaction_id"]) for row in rows] == [
         (relay.id, relay.transaction.id) for relay in sent
     ]
-    assert await value(pool, "SELECT next_nonce FROM lanes") == 9
+    next_nonces = "SELECT array_agg(next_nonce ORDER BY wallet = $1 DESC) FROM lanes"
+    assert await value(pool, next_nonces, lane.wallet) == [9, 0]
     spent = await value(pool, "SELECT sum(wei) FROM gas_spent WHERE identity = 'ann'")
     assert spent == 9 * MAX_COST_WEI
 
 
 async def test_a_relay_decided_on_an_old_version_ends_the_list(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
-    await write(pool, a_relay(a_plan(user=OTHER_USER)))
+    await write(pool, a_relay(a_plan(user=OTHER_USER)), a_relay(a_plan(user=USER)))
+    assert await insert(pool, lane, 0, [of(OTHER_USER)]) == []
     first, last = a_wallet(1), a_wallet(2)
-    sent = await insert(pool, lane, 0, [of(first), of(OTHER_USER), of(last)])
+    sent = await insert(pool, lane, 0, [of(first), of(OTHER_USER), of(last), of(USER)])
     assert [relay.transaction.nonce for relay in sent] == [0]
-    assert await row_states(pool) == ["queued", "sent"]
+    assert await row_states(pool) == ["queued", "queued", "sent"]
     assert await value(pool, "SELECT next_nonce FROM lanes") == 1
     again = [of(user, await version_of(pool, user), b"\x02") for user in (OTHER_USER, last)]
     assert [relay.transaction.nonce for relay in await insert(pool, lane, 1, again)] == [1, 2]
