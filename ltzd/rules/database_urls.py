@@ -3,7 +3,7 @@
 A client tries the servers in this order, and takes the first one that `target_session_attrs` fits.
 """
 
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 
 def each_server(url: str) -> tuple[str, ...]:
@@ -17,3 +17,11 @@ def each_server(url: str) -> tuple[str, ...]:
     if len(servers) == 1:
         return (url,)
     return tuple(parts._replace(netloc=f"{user}{at}{server}").geturl() for server in servers)
+
+
+def session_attributes(url: str) -> str | None:
+    """Return the `target_session_attrs` of the URL, of several the last one, or None.
+
+    Raises ValueError if the URL cannot be read.
+    """
+    return parse_qs(urlsplit(url).query).get("target_session_attrs", [None])[-1]

@@ -26,7 +26,7 @@ import msgspec
 
 from ltzd import telemetry
 from ltzd.errors import Broken, DatabaseUnavailable, Misconfigured, NoConnection
-from ltzd.rules.database_urls import each_server
+from ltzd.rules.database_urls import each_server, session_attributes
 from ltzd.store.connection_errors import no_answer, reason_of, refusal_of
 from ltzd.store.pooler import PooledSessions, PoolerUrl
 from ltzd.store.session_settings import WRITTEN_FOR
@@ -497,12 +497,12 @@ async def connect_to_any_server(url: str, *, timeout: float, **options: Any) -> 
 
     asyncpg has one limit for all servers: a machine without power, which refuses nothing, would use
     it up before the next server is asked. With `target_session_attrs` the server that took the last
-    connection is asked first.
+    connection is asked first. `prefer-standby` has asyncpg's limit: it needs all servers' answers.
     """
-    servers = each_server(url)
-    if len(servers) == 1 or "prefer-standby" in url:
+    servers, attributes = each_server(url), session_attributes(url)
+    if len(servers) == 1 or attributes == "prefer-standby":
         return await asyncpg.connect(url, timeout=timeout, **options)
-    if "target_session_attrs" in url:
+    if attributes is not None:
         servers = tuple(sorted(servers, key=lambda server: server != _last_servers.get(url)))
     failure: BaseException | None = None
     for server in servers:
