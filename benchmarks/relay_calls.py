@@ -11,11 +11,12 @@ import json
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import aiohttp
 import coincurve
+from msgspec.structs import astuple
 
 from benchmarks.harness import load
 from benchmarks.harness.instance import Instance

@@ -14,26 +14,25 @@ addresses.
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from time import time_ns
 from typing import Protocol
 from uuid import UUID
+
+import msgspec
 
 Attributes = Mapping[str, str | int]
 
 _SPAN_ID_MASK = (1 << 64) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class SpanIds:
+class SpanIds(msgspec.Struct, frozen=True):
     """Names a span: its trace's 128 bits and its own 64."""
 
     trace_id: int
     span_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """A span that is over. `parent` is None for the root of a trace."""
 
     name: str
@@ -52,12 +51,11 @@ class SpanSink(Protocol):
         """Keep the span for export; must not wait."""
 
 
-@dataclass(slots=True)
-class RequestTrace:
+class RequestTrace(msgspec.Struct):
     """The events that one request has recorded so far."""
 
     begun_at: int
-    events: list[UUID] = field(default_factory=list)
+    events: list[UUID] = msgspec.field(default_factory=list)
 
 
 _sink: SpanSink | None = None

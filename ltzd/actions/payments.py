@@ -8,10 +8,11 @@ requests and webhooks for a session exactly one mints and the others find it don
 import hashlib
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
+from msgspec.structs import replace
 
 from ltzd import telemetry
 from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
@@ -65,8 +66,7 @@ log = structlog.get_logger()
 _QUEUED = telemetry.REWARDS_QUEUED.labels("payment")
 
 
-@dataclass(frozen=True, slots=True)
-class CheckoutRequest:
+class CheckoutRequest(msgspec.Struct, frozen=True):
     """A well-formed request; the caller chooses `idempotency_key`."""
 
     brand_id: Address
@@ -77,8 +77,7 @@ class CheckoutRequest:
     idempotency_key: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MintedPayment:
+class MintedPayment(msgspec.Struct, frozen=True):
     """`transaction_hash` may change through a replacement or a reorg."""
 
     payment: Payment

@@ -9,13 +9,13 @@ it.
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import UUID, uuid4
 
 import msgspec
 import structlog
 from cachetools import LRUCache
+from msgspec.structs import replace
 
 from ltzd import telemetry
 from ltzd.actions.relayer.context import RelayContext
@@ -70,8 +70,7 @@ _PAGES_KEPT = 100
 """The most requested pages of holders; each is valid until the next block."""
 
 
-@dataclass(frozen=True, slots=True)
-class RedeemRequest:
+class RedeemRequest(msgspec.Struct, frozen=True):
     """`user` is the expected holder of the token; without it any holder is accepted."""
 
     brand: Address
@@ -92,8 +91,7 @@ class SignedCaller(msgspec.Struct, frozen=True):
     nonce: str
 
 
-@dataclass(frozen=True, slots=True)
-class RedeemedCharges:
+class RedeemedCharges(msgspec.Struct, frozen=True):
     redemption: ChargeRedemption
     already_processed: bool
 
@@ -105,8 +103,7 @@ class IndexedHeight(msgspec.Struct, frozen=True):
     final_block: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Admitted:
+class _Admitted(msgspec.Struct, frozen=True):
     """A stored redemption and its relay. `is_new`: this request has stored them."""
 
     id: UUID

@@ -12,11 +12,12 @@ the OAuth provider's, and an e-mail address is passed to the identity provider o
 import math
 import time
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+import msgspec
 import structlog
+from msgspec.structs import replace
 
 from ltzd import telemetry
 from ltzd.actions.request_signatures import RequestSignatures
@@ -58,8 +59,7 @@ day, which is a day in UTC and counted in the database."""
 _MOST_WAITING = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class PregenerationRequest:
+class PregenerationRequest(msgspec.Struct, frozen=True):
     """A well-formed request; `account` is the caller's claim, `metadata` is stored as it is."""
 
     brand_id: Address

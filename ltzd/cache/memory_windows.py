@@ -5,8 +5,9 @@ hit costs the same however many windows there are.
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from time import monotonic
+
+import msgspec
 
 from ltzd.cache.windows import WindowCount
 from ltzd.concurrency.clock import Clock
@@ -18,8 +19,7 @@ _EXPIRED_PER_HIT = 2
 """Expired windows that one hit deletes: one hit adds one window, so the table shrinks."""
 
 
-@dataclass(slots=True)
-class _Window:
+class _Window(msgspec.Struct):
     ends_at: float
     count: int = 0
 

@@ -9,10 +9,10 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+import msgspec
 import structlog
 
 from ltzd import telemetry
@@ -26,8 +26,7 @@ TIMEOUT_SECONDS = 0.25
 RETRY_SECONDS = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimit:
+class RateLimit(msgspec.Struct, frozen=True):
     """At most `max_hits` in `seconds`.
 
     `name` labels a metric and `seconds` selects a table: both are constants of the program.
@@ -40,8 +39,7 @@ class RateLimit:
     seconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimitStatus:
+class RateLimitStatus(msgspec.Struct, frozen=True):
     """The window after a hit. `reset_at` is in Unix seconds."""
 
     is_within: bool
@@ -50,8 +48,7 @@ class RateLimitStatus:
     reset_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Exhausted:
+class _Exhausted(msgspec.Struct, frozen=True):
     count: int
     ends_at: float
 

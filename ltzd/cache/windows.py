@@ -2,13 +2,13 @@
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 _MAX_BYTES = 200
 
 
-@dataclass(frozen=True, slots=True)
-class WindowCount:
+class WindowCount(msgspec.Struct, frozen=True):
     """Hits of the window, the latest included, and the seconds until it ends."""
 
     count: int

@@ -5,9 +5,11 @@ for each field. Amounts are in LTZ's smallest unit, times in Unix seconds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, ClassVar, Final, get_args
+
+import msgspec
+from msgspec.structs import fields
 
 from ltzd.chain.contracts import abi_words
 from ltzd.chain.signing import CURVE_ORDER, signer_of
@@ -34,8 +36,7 @@ _MEMBER_ENCODERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Permit:
+class Permit(msgspec.Struct, frozen=True):
     """EIP-2612; its domain is LTZ's."""
 
     type: ClassVar = (
@@ -49,8 +50,7 @@ class Permit:
     deadline: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransferWithAuthorization:
+class TransferWithAuthorization(msgspec.Struct, frozen=True):
     """ERC-3009; its domain is LTZ's."""
 
     type: ClassVar = (
@@ -66,8 +66,7 @@ class TransferWithAuthorization:
     nonce: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True):
     type: ClassVar = (
         "Claim(address user,uint256 collectionId,uint256 maxPrice,uint256 expectedClaims,"
         "bytes32 ref,uint256 deadline)"
@@ -81,8 +80,7 @@ class Claim:
     deadline: int
 
 
-@dataclass(frozen=True, slots=True)
-class Buy:
+class Buy(msgspec.Struct, frozen=True):
     type: ClassVar = (
         "Buy(address buyer,uint256 itemId,uint256 quantity,uint256 maxTotal,"
         "bytes32 ref,uint256 deadline)"
@@ -96,16 +94,14 @@ class Buy:
     deadline: int
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     type: ClassVar = "Release(bytes32 dealId,uint256 deadline)"
 
     deal_id: bytes
     deadline: int
 
 
-@dataclass(frozen=True, slots=True)
-class Refund:
+class Refund(msgspec.Struct, frozen=True):
     type: ClassVar = "Refund(bytes32 dealId,uint256 deadline)"
 
     deal_id: bytes

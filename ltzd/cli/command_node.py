@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.chain.deployment.agreement import AgreeingNodes
 from ltzd.chain.node.client import RpcClient, node_names
@@ -17,8 +18,7 @@ from ltzd.values import Hash32
 _ANSWER_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class AnsweringNodes:
+class AnsweringNodes(msgspec.Struct, frozen=True):
     """The nodes that answer, by name, and what is wrong with the others, the `silent` ones."""
 
     clients: Mapping[str, RpcClient]

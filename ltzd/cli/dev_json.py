@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ltzd.errors import Misconfigured
 from ltzd.secret_files import read_secret
 from ltzd.values import Address, address_of
@@ -21,8 +23,7 @@ class DevInstance:
     database_url: str = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class DevContracts:
+class DevContracts(msgspec.Struct, frozen=True):
     """`contracts` are addresses by name."""
 
     rpc_url: str

@@ -12,9 +12,10 @@ of the item before it, so that two of them never race for the same rows.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
+
+import msgspec
 
 from ltzd import telemetry
 from ltzd.concurrency.clock import loop_time
@@ -34,8 +35,7 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-@dataclass(slots=True)
-class _Pending(Generic[Item, Answer]):
+class _Pending(msgspec.Struct, Generic[Item, Answer]):
     """`give_up_at` is set when the item loses its first race."""
 
     item: Item

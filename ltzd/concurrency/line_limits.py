@@ -1,6 +1,6 @@
 """Bounds log lines that callers cause: a flood of them would fill the disk and hide the others."""
 
-from dataclasses import dataclass
+import msgspec
 
 from ltzd.concurrency.clock import Clock, loop_time
 
@@ -8,8 +8,7 @@ _MOST = 20
 _SECONDS = 1.0
 
 
-@dataclass(slots=True)
-class _Window:
+class _Window(msgspec.Struct):
     ends_at: float = 0.0
     lines: int = 0
     left_out: int = 0

@@ -6,9 +6,10 @@ roles share one set of wakeups.
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
+import msgspec
 import structlog
 
 from ltzd.actions.constraints.chat_members import ChatMembers
@@ -75,8 +76,7 @@ IDENTITY = "identity"
 """The identity provider among the services that are watched."""
 
 
-@dataclass(frozen=True, slots=True)
-class Daemon:
+class Daemon(msgspec.Struct, frozen=True):
     """The components of one process: what every process has, HTTP's actions, the other roles.
 
     `operator`, `indexer` and `deliveries` are None in a process without this role.

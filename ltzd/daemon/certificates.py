@@ -1,9 +1,9 @@
 """The TLS certificates of this process's servers, loaded at start and renewed on SIGHUP."""
 
 import ssl
-from dataclasses import dataclass
 from typing import Self
 
+import msgspec
 import structlog
 
 from ltzd.daemon.settings.listener import ListenerSettings
@@ -13,8 +13,7 @@ from ltzd.http.tls import ServerCertificate
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Certificates:
+class Certificates(msgspec.Struct, frozen=True):
     """The certificates of both servers. A server of plain HTTP has no certificate."""
 
     public: ServerCertificate | None = None

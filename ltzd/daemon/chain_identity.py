@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import msgspec
 import structlog
 
 from ltzd.chain.node.node import Node
@@ -41,8 +42,7 @@ Answers: TypeAlias = Mapping[str, NodeChain | LtzdError]
 """By the node's name: its chain, or why it has none for ltzd."""
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
+class Agreement(msgspec.Struct, frozen=True):
     """The chain to follow.
 
     `base` is None if the database follows the chain already. `unavailable` says why no node could

@@ -1,6 +1,6 @@
 """Builds the role deliveries: the sender of webhooks, and the periodic work."""
 
-from dataclasses import dataclass
+import msgspec
 
 from ltzd.concurrency.kept_loops import Loop
 from ltzd.daemon.settings.settings import Settings
@@ -17,8 +17,7 @@ from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.wakeups import WakeupHub
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveriesRole:
+class DeliveriesRole(msgspec.Struct, frozen=True):
     """`chat_recheck` is None if no chat platform is configured."""
 
     sender: Sender

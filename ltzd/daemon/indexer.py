@@ -1,8 +1,10 @@
 """Builds the role indexer: what follows the chain, rebuilds the index and changes large tables."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
+
+import msgspec
+from msgspec.structs import replace
 
 from ltzd.chain.node.new_heads import NewHeads
 from ltzd.chain.node.node import Node
@@ -35,8 +37,7 @@ def head_urls(urls: Sequence[str], *, is_dev: bool) -> list[str]:
     return sockets
 
 
-@dataclass(frozen=True, slots=True)
-class IndexerRole:
+class IndexerRole(msgspec.Struct, frozen=True):
     heads: NewHeads
     follower: Follower
     migrations: BackgroundMigrations

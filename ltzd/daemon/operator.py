@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import structlog
 
 from ltzd import telemetry
@@ -36,8 +36,7 @@ from ltzd.values import Address
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorRole:
+class OperatorRole(msgspec.Struct, frozen=True):
     fleet: LaneFleet
     wallet_rights: WalletRightsWatch
 
@@ -45,8 +44,7 @@ class OperatorRole:
         return [("fleet", self.fleet.run), ("wallet_rights", self.wallet_rights.run)]
 
 
-@dataclass(frozen=True, slots=True)
-class FleetDependencies:
+class FleetDependencies(msgspec.Struct, frozen=True):
     pool: Pool
     leases: Leases
     node: Node

@@ -1,7 +1,8 @@
 """Builds the services of the site plugin's API."""
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.relayer.context import RelayContext
@@ -24,8 +25,7 @@ from ltzd.store.replica import ReplicaReads
 from ltzd.store.users.erased_addresses import ErasedAddresses
 
 
-@dataclass(frozen=True, slots=True)
-class LinkDependencies:
+class LinkDependencies(msgspec.Struct, frozen=True):
     """The verifier of wallet owners' tokens, and the sealer of link codes."""
 
     users: TokenAuthenticator

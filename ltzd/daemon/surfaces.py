@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
-from dataclasses import replace
 
 import structlog
+from msgspec.structs import replace
 
 from ltzd import telemetry
 from ltzd.chain.pool import health

@@ -2,9 +2,9 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import msgspec
 import structlog
 
 from ltzd import telemetry
@@ -17,8 +17,7 @@ from ltzd.store.webhooks.queue import DeliveryOutcome
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptResult:
+class AttemptResult(msgspec.Struct, frozen=True):
     """`label` labels the metric. `error` holds no secret: logs and the webhook's row keep it."""
 
     label: str

@@ -8,8 +8,9 @@ left for the few of each brand.
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from ltzd.rules.webhooks import FEW_SLOTS, DeliverySlots
 from ltzd.values import Address

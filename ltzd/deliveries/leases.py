@@ -4,11 +4,12 @@ A lease is shorter than an attempt may take, and is renewed while the attempt is
 kill a webhook thus waits for the end of a short lease, however slowly its endpoint may answer.
 """
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Final
 from uuid import UUID
+
+import msgspec
 
 from ltzd.store.webhooks.queue import DueWebhook
 
@@ -18,8 +19,7 @@ RENEWAL_AGE: Final = timedelta(seconds=2)
 """Most attempts end sooner and cost no renewal. A renewal that fails is repeated in time."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Lease:
+class _Lease(msgspec.Struct, frozen=True):
     webhook: DueWebhook
     renewable_at: datetime
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
+import msgspec
 import structlog
 from cachetools import LRUCache
 
@@ -42,8 +43,7 @@ class SignedWebhook:
     secrets: Sequence[str] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedWebhooks:
+class RenderedWebhooks(msgspec.Struct, frozen=True):
     """`without_secret` has the brands whose secret does not open: none of theirs can be sent."""
 
     signed: Sequence[SignedWebhook]

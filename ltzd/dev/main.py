@@ -11,12 +11,13 @@ import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 import uvloop
+from msgspec.structs import replace
 
 from ltzd.chain.contracts.offers import OfferContracts
 from ltzd.chain.deployment.plan import Deployment
@@ -108,8 +109,7 @@ async def _serve(
         await _run_roles(instance, stop, ready)
 
 
-@dataclass(frozen=True, slots=True)
-class _Instance:
+class _Instance(msgspec.Struct, frozen=True):
     folder: Path
     services: DevServices
     settings: Settings

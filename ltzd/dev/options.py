@@ -1,14 +1,14 @@
 """The options of `ltzd dev`, as parsed from the command line."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 ChainChoice = Literal["auto", "tester", "anvil"]
 
 
-@dataclass(frozen=True, slots=True)
-class DevOptions:
+class DevOptions(msgspec.Struct, frozen=True):
     """A URL names a running service to use; without it, dev mode starts the service itself."""
 
     port: int = 8000

@@ -5,9 +5,9 @@ valid while the ports are free.
 """
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import uvloop
 
 from ltzd.daemon import logs
@@ -22,8 +22,7 @@ from ltzd.values import Address
 SETTINGS_NAME = "settings.toml"
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxOptions:
+class SandboxOptions(msgspec.Struct, frozen=True):
     """`port` 0 takes a free port. `ltz` is the token that the explorer shows balances of."""
 
     port: int

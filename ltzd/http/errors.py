@@ -12,10 +12,11 @@ text from `FIXED_TEXTS`.
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
+import msgspec
 import structlog
+from msgspec.structs import replace
 from pydantic import BaseModel
 from sanic.exceptions import (
     BadRequest,
@@ -204,19 +205,17 @@ PROTOCOL_ERRORS: Mapping[int, tuple[str, str]] = {
 """Code and text of the errors that Sanic raises. Any other status below 500 becomes 400."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpError:
+class HttpError(msgspec.Struct, frozen=True):
     """An error before its surface gives it a body."""
 
     status: int
     code: str
     message: str
-    details: dict[str, object] = field(default_factory=dict)
-    headers: dict[str, str] = field(default_factory=dict)
+    details: dict[str, object] = msgspec.field(default_factory=dict)
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorReply:
+class ErrorReply(msgspec.Struct, frozen=True):
     """An error in the form in which it is sent."""
 
     status: int
@@ -234,8 +233,7 @@ class ErrorFormat(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(msgspec.Struct, frozen=True):
     """The format of a surface whose errors keep their status and share one shape."""
 
     body: Callable[[HttpError], dict[str, object]]

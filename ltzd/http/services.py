@@ -1,9 +1,10 @@
 """The services that the surfaces call, as protocols, and the policy that they follow."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
+
+import msgspec
 
 from ltzd.actions.event_handler.batch_decision import RecordedEvent
 from ltzd.actions.event_handler.record import EventRequest, EventStatus
@@ -245,8 +246,7 @@ class SiteLinkService(Protocol):
     async def end(self, member: Member) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class SiteServices:
+class SiteServices(msgspec.Struct, frozen=True):
     """The services of the site plugin."""
 
     members: SiteMemberService
@@ -256,8 +256,7 @@ class SiteServices:
     links: SiteLinkService
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(msgspec.Struct, frozen=True):
     """The services that answered a moment ago.
 
     `nodes_disagree`: each node that answers contradicts other nodes or itself. `index_is_old`:
@@ -271,8 +270,7 @@ class Health:
     index_is_old: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
+class Services(msgspec.Struct, frozen=True):
     """The services of every surface."""
 
     events: EventService
@@ -291,8 +289,7 @@ class Services:
     """Whether there is a brand of this id, in lower case."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpPolicy:
+class HttpPolicy(msgspec.Struct, frozen=True):
     own_origins: frozenset[str] = frozenset()
     """Origins of ltzd's own pages, as a browser sends them: scheme://host[:port]."""
     allow_loopback_origins: bool = False

@@ -1,7 +1,6 @@
 """The parts of the application that a surface brings: its routes and its error formats."""
 
-from dataclasses import dataclass
-
+import msgspec
 from sanic import Blueprint
 
 from ltzd.http.errors import ErrorFormat
@@ -12,8 +11,7 @@ API_PREFIX = "/service-api"
 READ_METHODS = ("GET", "HEAD")
 
 
-@dataclass(frozen=True, slots=True)
-class Surface:
+class Surface(msgspec.Struct, frozen=True):
     """`error_formats` pairs path prefixes with formats; other paths have the relayer's format."""
 
     blueprint: Blueprint

@@ -8,9 +8,9 @@ another chain.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
+import msgspec
 import structlog
 
 from ltzd import telemetry
@@ -38,8 +38,7 @@ _LEAST_UNLINKED = 3
 """Unlinked answers in a row before the node is reported: a reorg during a batch causes one, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fork:
+class Fork(msgspec.Struct, frozen=True):
     """Where a node's chain leaves the indexed one.
 
     - `common` is the highest indexed block that the node shows; None if it shows none of those that
@@ -55,15 +54,13 @@ class Fork:
     shows_others: bool
 
 
-@dataclass(frozen=True, slots=True)
-class KeepBlocks:
+class KeepBlocks(msgspec.Struct, frozen=True):
     """The indexed blocks hold; `node` shows them."""
 
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
-class Undo:
+class Undo(msgspec.Struct, frozen=True):
     """The blocks above `fork` are gone; `node` shows the branch that replaces them."""
 
     fork: tuple[int, Hash32]

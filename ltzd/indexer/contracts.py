@@ -6,8 +6,9 @@ rebuilding of the index know the contracts from this registry only.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
+
+import msgspec
 
 from ltzd.chain.contracts import business_escrow, ltz, perk_nft, points_sale
 from ltzd.chain.contracts.ltz_transfers import transfer_texts
@@ -46,8 +47,7 @@ class FactBatch(Protocol):
     def held_bytes(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class BulkFacts:
+class BulkFacts(msgspec.Struct, frozen=True):
     """How the contract's most frequent logs become rows without being decoded one by one.
 
     - `kind` is that of the facts.
@@ -68,8 +68,7 @@ LTZ_TRANSFERS: Final = BulkFacts(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedContract:
+class IndexedContract(msgspec.Struct, frozen=True):
     """One contract whose logs are indexed.
 
     - `topics`: first topics to look for in a block's logs bloom. Every block with a fact of this

@@ -8,10 +8,10 @@ writes the new branch, so that no reader sees a height or balance in between.
 import asyncio
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NoReturn
 
 import structlog
+from msgspec.structs import replace
 
 from ltzd import telemetry
 from ltzd.chain.node.answers.typed import Header

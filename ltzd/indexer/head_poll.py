@@ -4,7 +4,8 @@ If a higher head was announced, one request reads the head, these blocks and the
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.chain.node.answers.typed import Header
 from ltzd.chain.node.node import Node
@@ -14,8 +15,7 @@ from ltzd.rules.indexer.reorgs import CursorVerdict, compare
 from ltzd.store.indexer.chains import Cursor
 
 
-@dataclass(frozen=True, slots=True)
-class HeadPoll:
+class HeadPoll(msgspec.Struct, frozen=True):
     """`final` is the node's `finalized`.
 
     `headers` and `logs` are of the blocks right above the cursor; both are empty if no blocks were

@@ -18,8 +18,8 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from ltzd.chain.node import bloom
@@ -52,8 +52,7 @@ Raises NodeUnavailable, also for a node that is silent for the witnesses' patien
 """
 
 
-@dataclass(frozen=True, slots=True)
-class LogQuestion:
+class LogQuestion(msgspec.Struct, frozen=True):
     """A question to each node: the logs of `contracts` in the blocks up to `last`.
 
     `is_settled`: the node asked first counts these blocks as settled.
@@ -65,8 +64,7 @@ class LogQuestion:
     is_settled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ConfirmedLogs:
+class ConfirmedLogs(msgspec.Struct, frozen=True):
     """Logs, and the node that shows them and `last`, the last block in question.
 
     If this is another node than the one asked first, that one is refuted: the headers must be read
@@ -78,8 +76,7 @@ class ConfirmedLogs:
     last: Header
 
 
-@dataclass(frozen=True, slots=True)
-class Testimony:
+class Testimony(msgspec.Struct, frozen=True):
     """`last` is the node's block at the last height in question."""
 
     node: Node

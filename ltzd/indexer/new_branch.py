@@ -5,7 +5,8 @@ between. Nothing is written here.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.concurrency.clock import Clock
 from ltzd.indexer.branches import Undo
@@ -15,8 +16,7 @@ from ltzd.store.indexer.chains import Cursor
 from ltzd.values import Hash32
 
 
-@dataclass(frozen=True, slots=True)
-class NewBranch:
+class NewBranch(msgspec.Struct, frozen=True):
     """`blocks` follow the fork; None if the chain ends at the fork."""
 
     head_number: int

@@ -1,6 +1,6 @@
 """The indexer's settings."""
 
-from dataclasses import dataclass
+import msgspec
 
 from ltzd.rules.indexer.disputes import SECOND_CHECK_SECONDS, DisputePolicy
 
@@ -8,8 +8,7 @@ SLOWEST_POLL_SECONDS = 2.0
 """Reads are to follow a reorg within 3 s, also where no node announces heads."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackfillPolicy:
+class BackfillPolicy(msgspec.Struct, frozen=True):
     """How far ahead of the cursor settled blocks are read, and how many events commit together."""
 
     concurrency: int = 3
@@ -27,8 +26,7 @@ class BackfillPolicy:
     """How long commits follow each other before the node's head is polled again."""
 
 
-@dataclass(frozen=True, slots=True)
-class AuditPolicy:
+class AuditPolicy(msgspec.Struct, frozen=True):
     range_blocks: int = 2_000
     """The most blocks that are read at once."""
     nearby_blocks: int = 64
@@ -45,8 +43,7 @@ class AuditPolicy:
     """The pause before totals that differ are read again."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexerPolicy:
+class IndexerPolicy(msgspec.Struct, frozen=True):
     """`follows_deep_reorgs` is for dev chains: elsewhere a reorg below finality stops the indexer.
 
     `final_depth` and `final_seconds` define finality for nodes without the tag `finalized`: a block

@@ -11,9 +11,9 @@ compares the logs with theirs.
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 
+import msgspec
 import structlog
 
 from ltzd.chain.node.answers.typed import Header, is_too_large, quantity
@@ -40,8 +40,7 @@ _HEADERS_PER_BATCH = 200
 """Headers that are read, and decoded, before other tasks of this process run."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlockRange:
+class BlockRange(msgspec.Struct, frozen=True):
     """`facts` holds each contract's facts in the order of the chain.
 
     `parent_hash` is the first block's, or None if only logs were read.

@@ -23,9 +23,9 @@ The fresh tables are created again if the schema's revision or the contracts hav
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 
 import asyncpg
+import msgspec
 import structlog
 
 from ltzd import telemetry
@@ -55,8 +55,7 @@ _REPAIR_KEPT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RebuildPolicy:
+class RebuildPolicy(msgspec.Struct, frozen=True):
     """Pauses in seconds."""
 
     poll_seconds: float = 1.0
@@ -72,8 +71,7 @@ class RebuildPolicy:
     """Before blocks are read again whose facts were impossible."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Postponed:
+class _Postponed(msgspec.Struct, frozen=True):
     """A rebuild that an impossible fact has stopped, until `retry_at` of the event loop's clock.
 
     A rebuild that is repaired or cancelled meanwhile has another state, and is not postponed.
@@ -100,7 +98,7 @@ class Rebuilder:
         open_fresh_pool: Callable[[str], Awaitable[Pool]],
         build_follower: Callable[[Pool], Follower],
         hub: WakeupHub,
-        policy: RebuildPolicy = RebuildPolicy(),
+        policy: RebuildPolicy | None = None,
     ) -> None:
         """`open_fresh_pool` gets the search path of its sessions."""
         self._pool = pool
@@ -113,7 +111,7 @@ class Rebuilder:
         self._build_follower = build_follower
         self._blocks = hub.subscribe(BLOCKS)
         self._hub = hub
-        self._policy = policy
+        self._policy = policy or RebuildPolicy()
         self.is_working = False
         self._postponed: _Postponed | None = None
         self._outage = Outage("rebuild.interrupted", "rebuild.continues")

@@ -8,8 +8,8 @@ Near the head only blocks that are still indexed are compared. Checking writes n
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from ltzd import telemetry
@@ -40,8 +40,7 @@ _MOST_WAITING = 200_000
 """The most corrections that may wait for others on which they depend."""
 
 
-@dataclass(frozen=True, slots=True)
-class RangeCheck:
+class RangeCheck(msgspec.Struct, frozen=True):
     """The blocks first…last, compared.
 
     `correction` removes the differences. `undecided` are the blocks of which nodes show other facts
@@ -59,8 +58,7 @@ class RangeCheck:
         return Counter(difference.kind for difference in self.differences)
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(msgspec.Struct, frozen=True):
     """A block as `node` shows it; `facts` by contract, in the order of the contracts.
 
     `is_certain`: the block's hash proves the facts, or a second node shows the same.

@@ -4,8 +4,7 @@ All three come from one node. A value that would stop the lane is compared with 
 first (`chain/node/second_opinions.py`). Units: wei.
 """
 
-from dataclasses import dataclass
-
+import msgspec
 import structlog
 
 from ltzd.chain.node.answers.typed import Account, Header
@@ -30,14 +29,12 @@ BLOCK_GAS = "block_gas"
 """Nodes show different gas limits of the same block."""
 
 
-@dataclass(frozen=True, slots=True)
-class _BlockGas:
+class _BlockGas(msgspec.Struct, frozen=True):
     limit: int | None
     is_confirmed: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(msgspec.Struct, frozen=True):
     gas_price: GasPrice
     l1_costs: L1Costs
     balance: int

@@ -1,7 +1,8 @@
 """The objects that all parts of a lane share during one term."""
 
 import asyncio
-from dataclasses import dataclass, field
+
+import msgspec
 
 from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock, loop_time
@@ -10,8 +11,7 @@ from ltzd.store.database import Pool
 from ltzd.store.operator.lanes import Lane
 
 
-@dataclass(frozen=True, slots=True)
-class LaneContext:
+class LaneContext(msgspec.Struct, frozen=True):
     """`signing_lock` is held while new work is signed: its nonces are consecutive. Replacements and
     self-transfers have their nonce and do not take it; `InFlightTransactions.reserving` keeps two
     signatures from spending the same balance."""
@@ -20,5 +20,5 @@ class LaneContext:
     node: Node
     lane: Lane
     policy: LanePolicy
-    signing_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    signing_lock: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     clock: Clock = loop_time

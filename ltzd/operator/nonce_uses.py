@@ -7,8 +7,7 @@ shorter with it. After a restart the search begins anew, without the first of th
 verdict waits until the transaction's block is final on the indexed chain, and asks a second node.
 """
 
-from dataclasses import dataclass
-
+import msgspec
 import structlog
 
 from ltzd.chain.node.node import Node
@@ -36,8 +35,7 @@ _BLOCKS_AT_MOST = 20_000
 _PROBES_A_ROUND = 24
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(msgspec.Struct):
     """The nonce is unused at height `low`, if that is known, and used at height `high`."""
 
     nonce: int

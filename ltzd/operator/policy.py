@@ -1,8 +1,9 @@
 """A lane's settings, and the names of its kinds and of its reasons to wait."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from uuid import UUID
+
+import msgspec
 
 from ltzd.errors import Unavailable
 from ltzd.rules.operator.fees import FeePolicy, ResubmissionPolicy
@@ -12,8 +13,7 @@ from ltzd.values import Address, Hash32
 OnPublished = Callable[[Sequence[UUID], Hash32], None]
 
 
-@dataclass(frozen=True, slots=True)
-class InProcessHooks:
+class InProcessHooks(msgspec.Struct, frozen=True):
     """Shortcuts between a mint lane and the other roles of its process.
 
     `on_published` is called with the rewards of a mint and its hash, as soon as a node has taken
@@ -70,16 +70,14 @@ FOREIGN_USE = "foreign_use"
 """A lane's reason to sign nothing: something else signs with its wallet's key."""
 
 
-@dataclass(frozen=True, slots=True)
-class PauseBackoff:
+class PauseBackoff(msgspec.Struct, frozen=True):
     """Pauses that double from the first to the longest, in seconds."""
 
     first: float
     longest: float
 
 
-@dataclass(frozen=True, slots=True)
-class LanePauses:
+class LanePauses(msgspec.Struct, frozen=True):
     """How long a lane waits before it tries again. Units: seconds.
 
     `between_terms` and `after_stop` follow the end of a term, `standby` is how long a lane without
@@ -119,8 +117,7 @@ class LanePauses:
     signer: PauseBackoff = PauseBackoff(0.5, 8.0)
 
 
-@dataclass(frozen=True, slots=True)
-class LanePolicy:
+class LanePolicy(msgspec.Struct, frozen=True):
     """How a lane works.
 
     `linger_seconds`: how long rewards gather after a signing; `batch_linger_seconds`: how long they
@@ -139,9 +136,9 @@ class LanePolicy:
     repeat_seconds: float = 5.0
     replace_after_seconds: float = 15.0
     replace_after_blocks: int = 3
-    fees: FeePolicy = field(default_factory=FeePolicy)
-    balance_floors: Mapping[str, int] = field(default_factory=dict)
-    pauses: LanePauses = field(default_factory=LanePauses)
+    fees: FeePolicy = msgspec.field(default_factory=FeePolicy)
+    balance_floors: Mapping[str, int] = msgspec.field(default_factory=dict)
+    pauses: LanePauses = msgspec.field(default_factory=LanePauses)
     adopts_wallets: bool = False
 
     @property
@@ -151,18 +148,16 @@ class LanePolicy:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class MintTarget:
+class MintTarget(msgspec.Struct, frozen=True):
     chain_id: int
     ltz: Address
 
 
-@dataclass(frozen=True, slots=True)
-class RelayTarget:
+class RelayTarget(msgspec.Struct, frozen=True):
     """`contracts` has the addresses by the contracts' names; without them relays need no role."""
 
     chain_id: int
-    contracts: Mapping[str, Address] = field(default_factory=dict)
+    contracts: Mapping[str, Address] = msgspec.field(default_factory=dict)
 
 
 class Finished(Unavailable):

@@ -6,8 +6,9 @@ Each part is one database transaction and safe to repeat.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from ltzd.chain.deployment.agreement import agreed_answer
 from ltzd.chain.node.node import Node
@@ -33,8 +34,7 @@ T = TypeVar("T")
 NamedNodes = Sequence[tuple[str, Node]]
 
 
-@dataclass(frozen=True, slots=True)
-class WalletComparison:
+class WalletComparison(msgspec.Struct, frozen=True):
     """A wallet in the database (None for an unknown one) and at each node."""
 
     wallet: Address
@@ -117,8 +117,7 @@ def _disagreement(wallet: Address) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """`lanes` has the lane of each wallet that is not retired.
 
     `next_seq` is the counter of references, None before the first mint lane.
@@ -152,8 +151,7 @@ class Comparison:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(msgspec.Struct, frozen=True):
     """`resumed` are lanes with the nonce that each continues at.
 
     `held_back` are lanes that should continue, and have an obstacle.
@@ -208,8 +206,7 @@ async def followed_chain(connection: Connection) -> ChainIdentity:
     return chain
 
 
-@dataclass(frozen=True, slots=True)
-class _Witnesses:
+class _Witnesses(msgspec.Struct, frozen=True):
     """The nodes that have reached the index, by name; one at least. `head` is the highest head."""
 
     nodes: Mapping[str, Node]

@@ -8,9 +8,10 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
+
+import msgspec
 
 from ltzd import telemetry
 from ltzd.providers.outbound.guarded_connector import HostResolver
@@ -35,8 +36,7 @@ def guard_policy(*, allow_loopback: bool = False) -> GuardPolicy:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookMessage:
+class WebhookMessage(msgspec.Struct, frozen=True):
     """`id` is the same in every attempt."""
 
     id: UUID

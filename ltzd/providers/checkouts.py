@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ltzd.providers.outbound.http_client import AsyncCloseable
 
 if TYPE_CHECKING:
@@ -26,8 +28,7 @@ class PaymentsPolicy:
     timeout_seconds: float = 20.0
 
 
-@dataclass(frozen=True, slots=True)
-class CheckoutPage:
+class CheckoutPage(msgspec.Struct, frozen=True):
     """The page on which the customer of a checkout session pays."""
 
     id: str

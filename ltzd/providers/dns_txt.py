@@ -7,9 +7,10 @@ record counts at once, as far as the resolver's own cache allows. The library (`
 """
 
 import asyncio
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ltzd import telemetry
 from ltzd.errors import DnsUnavailable
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from ltzd.providers.txt_lookups import TxtLookups
 
 
-@dataclass(frozen=True, slots=True)
-class DnsPolicy:
+class DnsPolicy(msgspec.Struct, frozen=True):
     """Without nameservers, this machine's own resolvers are asked at their own ports."""
 
     nameservers: tuple[str, ...] = ()

@@ -12,8 +12,9 @@ Units: seconds; requests.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 
 class Urgency(Enum):
@@ -32,8 +33,7 @@ class Urgency(Enum):
     __hash__ = object.__hash__
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissionPolicy:
+class AdmissionPolicy(msgspec.Struct, frozen=True):
     """The number of slots is learned between `least` and `most`.
 
     PATIENT requests have as many slots of their own, but never fewer than `patient_least`, so that

@@ -4,17 +4,18 @@ Amounts are in whole LTZ and in cents. `Figures` can be added; a brand without a
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, replace
 from decimal import Decimal
 from typing import Self
+
+import msgspec
+from msgspec.structs import astuple, replace
 
 from ltzd.rules.amounts import ltz_of
 from ltzd.rules.operator.wallet_history import REFERENCES_A_WORD
 from ltzd.values import LTZ, Address, Hash32
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(msgspec.Struct, frozen=True):
     answered: int = 0
     answered_ltz: int = 0
     bought: int = 0
@@ -43,8 +44,7 @@ class Figures:
         return cls(*(sum(column) for column in zip(*map(astuple, (cls(), *figures)), strict=True)))
 
 
-@dataclass(frozen=True, slots=True)
-class DifferingRow:
+class DifferingRow(msgspec.Struct, frozen=True):
     """A row on which sides disagree: the values of each, or None for a side without the row.
 
     `reason` is the explanation of a person who has acknowledged it.
@@ -55,8 +55,7 @@ class DifferingRow:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Disagreement:
+class Disagreement(msgspec.Struct, frozen=True):
     """Rows of one kind: `count` in all, of which `rows` are the first."""
 
     kind: str
@@ -65,8 +64,7 @@ class Disagreement:
     rows: tuple[DifferingRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedLtz:
+class IndexedLtz(msgspec.Struct, frozen=True):
     """The index's totals of LTZ; block `number` is the last that the indexer has read."""
 
     chain_id: int

@@ -4,7 +4,8 @@ PostgreSQL's `max_connections` must cover those of all processes, and some for p
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+
+import msgspec
 
 LANES = 2
 """The lanes that `PoolPolicy.operator` is meant for."""
@@ -26,8 +27,7 @@ def pooled_pools(roles: Collection[str]) -> frozenset[str]:
     return POOLABLE_ROLES | {"admin"} if set(roles) <= POOLABLE_ROLES else POOLABLE_ROLES
 
 
-@dataclass(frozen=True, slots=True)
-class PoolPolicy:
+class PoolPolicy(msgspec.Struct, frozen=True):
     """The most connections of each role's pool. `admin` is the pool that every process has."""
 
     http: int = 10

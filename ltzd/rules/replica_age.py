@@ -10,15 +10,15 @@ Units: seconds; bytes of the log.
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+
+import msgspec
 
 
-@dataclass(slots=True)
-class ReplayProgress:
+class ReplayProgress(msgspec.Struct):
     """Positions older than `most_seconds` are forgotten, because they prove too high an age."""
 
     most_seconds: float
-    _positions: deque[tuple[float, int]] = field(default_factory=deque)
+    _positions: deque[tuple[float, int]] = msgspec.field(default_factory=deque)
     _replayed_at: float = -math.inf
 
     def note(self, at: float, position: int) -> None:

@@ -4,10 +4,12 @@ The schedule is that of Standard Webhooks: ten attempts over three days. An endp
 longer pause (Retry-After), but not for a shorter one.
 """
 
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from ltzd.rules.http_dates import parse_http_date
 
@@ -82,8 +84,7 @@ def next_attempt(
     return failed_at + max(pause, asked_for or timedelta(0))
 
 
-@dataclass(frozen=True, slots=True)
-class DeliverySlots:
+class DeliverySlots(msgspec.Struct, frozen=True):
     """How many webhooks may be sent to one endpoint at a time, and until when none may be."""
 
     limit: int = FEW_SLOTS

@@ -13,9 +13,9 @@ done, so a lease would add nothing.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import asyncpg
+import msgspec
 import structlog
 
 from ltzd.concurrency.outages import Outage
@@ -42,8 +42,7 @@ _ERROR_SECONDS = 60.0
 Sleep = Callable[[float], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """`description` is shown to people while the step runs, after the table's name."""
 
     description: str
@@ -68,8 +67,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
 """The steps by the first word of a migration's name; the rest of the name is their argument."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackgroundMigration:
+class BackgroundMigration(msgspec.Struct, frozen=True):
     """A migration that is not finished. `progress` is the part of its step that is done, or None.
 
     `step` is None until a runner has begun.

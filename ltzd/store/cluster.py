@@ -3,7 +3,7 @@
 A backlog of any size must not keep `/readyz` from its answer.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ltzd.rules.conditions.facts import ChainFacts, ClusterFacts, QueueFacts, WalletFacts
 from ltzd.rules.indexer.block_times import BlockTimes, HeadTime

@@ -3,9 +3,8 @@
 A fact that the database's user may not read is None.
 """
 
-from dataclasses import dataclass
-
 import asyncpg
+import msgspec
 
 from ltzd.store.database import Connection
 
@@ -14,8 +13,7 @@ HELD_UP_SECONDS = 5.0
 """No lock of ltzd is held for so long."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveFacts:
+class ArchiveFacts(msgspec.Struct, frozen=True):
     """`seconds_since_archived` is None if nothing was ever archived. `standbys` are connected."""
 
     archives: bool
@@ -24,8 +22,7 @@ class ArchiveFacts:
     standbys: int
 
 
-@dataclass(frozen=True, slots=True)
-class SlowStatement:
+class SlowStatement(msgspec.Struct, frozen=True):
     """`wait` is PostgreSQL's wait event type, such as `Lock`; `text` is the statement's start."""
 
     application: str
@@ -35,8 +32,7 @@ class SlowStatement:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class BlockingSession:
+class BlockingSession(msgspec.Struct, frozen=True):
     """A session that waits for no lock itself, and for which `held_up` sessions of ltzd wait.
 
     `seconds` is the age of its database transaction. `state`, `seconds` and `text`, the start of
@@ -52,8 +48,7 @@ class BlockingSession:
     text: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ServerFacts:
+class ServerFacts(msgspec.Struct, frozen=True):
     """`version` is PostgreSQL's number, such as 150004. `data_directory` is None if unreadable."""
 
     version: int

@@ -6,15 +6,14 @@ ROLE and ALTER DATABASE change `synchronous_commit` for new sessions, and becaus
 has settings of its own.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store import database
 from ltzd.store.database import Connection
 
 
-@dataclass(frozen=True, slots=True)
-class DurabilitySettings:
+class DurabilitySettings(msgspec.Struct, frozen=True):
     """The session's settings. `has_standbys`: the server waits for synchronous standbys."""
 
     fsync: str

@@ -5,11 +5,11 @@ reversal may arrive in either order. Both are written under the lock of their pa
 later one finds the earlier one, joins them, and inserts the brand's webhook.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from uuid import UUID, uuid5
 
 import asyncpg
+import msgspec
 
 from ltzd.rules.payments.reversals import Reversal
 from ltzd.rules.payments.sessions import Payment
@@ -34,8 +34,7 @@ class PaymentOutcome(Enum):
     """The whole payment was refunded before it was minted, so it is not minted."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReversalRow:
+class ReversalRow(msgspec.Struct, frozen=True):
     """`session_id` is None while the payment is unknown. `is_announced` says that a webhook was
     inserted.
     """
@@ -46,8 +45,7 @@ class ReversalRow:
     is_announced: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedPayment:
+class RecordedPayment(msgspec.Struct, frozen=True):
     """`reversals` arrived before the payment and now belong to it."""
 
     outcome: PaymentOutcome

@@ -5,12 +5,12 @@ part of the token's row; until then it is in flight, unless its relay failed or 
 (`relays.LAPSE`).
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
 
 import asyncpg
+import msgspec
 
 from ltzd.errors import IdempotencyKeyReused
 from ltzd.rules.perk_charges import MOST_TOKEN_ID, Token
@@ -21,8 +21,7 @@ from ltzd.store.relayer.gas_budgets import GasChange
 from ltzd.values import Address, Hash32
 
 
-@dataclass(frozen=True, slots=True)
-class NewChargeRedemption:
+class NewChargeRedemption(msgspec.Struct, frozen=True):
     id: UUID
     brand: Address
     collection_id: int
@@ -36,8 +35,7 @@ class NewChargeRedemption:
     fingerprint: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ChargeRedemption:
+class ChargeRedemption(msgspec.Struct, frozen=True):
     """`transaction_hash` is None until a node has taken it; `succeeded` until it is mined."""
 
     id: UUID
@@ -58,8 +56,7 @@ class ChargeRedemption:
         return self.remaining_before - self.amount
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCharges:
+class TokenCharges(msgspec.Struct, frozen=True):
     """`under_way` counts the charges of earlier redemptions that are in flight."""
 
     token: Token

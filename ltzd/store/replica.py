@@ -9,11 +9,11 @@ asked again once `check` finds it usable.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
 import asyncpg
+import msgspec
 import structlog
 
 from ltzd import telemetry
@@ -47,8 +47,7 @@ class _Behind(_Unusable):
     """The standby has replayed nothing that is recent enough."""
 
 
-@dataclass(frozen=True, slots=True)
-class _LogPosition:
+class _LogPosition(msgspec.Struct, frozen=True):
     """A server, and its place in the log: the end of the primary's, or what a standby replayed.
 
     Positions of two timelines tell nothing about each other. A standby's timeline is the newest one

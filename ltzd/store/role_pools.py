@@ -7,7 +7,9 @@ is a pooler (`pooler.py`), the pools of `rules.database_connections.pooled_pools
 
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields
+
+import msgspec
+from msgspec.structs import fields
 
 from ltzd import telemetry
 from ltzd.rules.database_connections import PoolPolicy, pooled_pools
@@ -22,8 +24,7 @@ _MOST_OF_OPERATOR = 1_000
 _FRESH_CONNECTIONS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class RolePools:
+class RolePools(msgspec.Struct, frozen=True):
     """`admin` serves the admin port, the health endpoints and the loops that every process has.
 
     `replica` leads to a standby (`replica.py`), if there is one and the process runs HTTP.

@@ -1,9 +1,9 @@
 """The revision of a database's schema, and its upgrade to this program's."""
 
 import asyncio
-from dataclasses import dataclass
 
 import asyncpg
+import msgspec
 
 from ltzd.concurrency.outages import Outage
 from ltzd.errors import Misconfigured
@@ -80,8 +80,7 @@ async def _oldest_lock(url: str) -> str:
     return f"session {session['pid']} ({session['name']}) keeps a table locked"
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(msgspec.Struct, frozen=True):
     """The revision of a database's schema, None without one, and the revisions that it lacks."""
 
     revision: str | None

@@ -1,9 +1,10 @@
 """Reads what a start must know of a database, before a schema exists and without changing it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+import msgspec
 
 from ltzd.store import server_facts
 from ltzd.store.database import Connection
@@ -50,8 +51,7 @@ _NUMBERED: Final = {
 Among rewards those that wait for a mint count, since the oldest go first."""
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseFacts:
+class DatabaseFacts(msgspec.Struct, frozen=True):
     """`revision` is None for a database without a schema.
 
     `schema` is where tables are created; None if no schema of the search path exists.
@@ -68,8 +68,7 @@ class DatabaseFacts:
     owns_tables: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ServerIdentity:
+class ServerIdentity(msgspec.Struct, frozen=True):
     """The facts that two ways to the same database have in common.
 
     `system` is the cluster's identifier, which its standbys share; None if the server does not tell

@@ -5,8 +5,9 @@ count of minted rewards becomes an estimate once it is large.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
+
+import msgspec
 
 from ltzd.rules.conditions.facts import ChainFacts
 from ltzd.rules.event_handler.event_ids import first_id
@@ -30,8 +31,7 @@ _BYTES_OF_A_MINT = 200
 """The size of a row, from which the rows are estimated while PostgreSQL has no estimate."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaneFacts:
+class LaneFacts(msgspec.Struct, frozen=True):
     """`oldest_seconds` is the age of the oldest unsettled intent, or None without such an intent.
 
     `paused_for` is why the lane signs nothing, as reported by its holder within the last minute.
@@ -55,8 +55,7 @@ class LaneFacts:
         return self.signed + self.published + self.mined
 
 
-@dataclass(frozen=True, slots=True)
-class RewardFacts:
+class RewardFacts(msgspec.Struct, frozen=True):
     """`in_flight` counts rewards that have an unsettled transaction and no known mint.
 
     `above_limit` counts queued rewards above the mint limit's capacity. They wait until it is
@@ -73,8 +72,7 @@ class RewardFacts:
     may_wait: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RelayFacts:
+class RelayFacts(msgspec.Struct, frozen=True):
     """`queued` relays are not signed yet; `in_flight` relays are signed and not mined."""
 
     queued: int
@@ -82,15 +80,14 @@ class RelayFacts:
     in_flight: int
 
 
-@dataclass(frozen=True, slots=True)
-class StatusFacts:
+class StatusFacts(msgspec.Struct, frozen=True):
     chain: ChainFacts | None
     lanes: tuple[LaneFacts, ...]
     rewards: RewardFacts
     relays: RelayFacts
     events_last_minute: int
     leases: tuple[LeaseFacts, ...] = ()
-    unserved: Mapping[str, int] = field(default_factory=dict)
+    unserved: Mapping[str, int] = msgspec.field(default_factory=dict)
     """How many wallets that are not retired no process serves, by kind."""
     migrations: tuple[BackgroundMigration, ...] = ()
     """Background migrations that are not finished."""

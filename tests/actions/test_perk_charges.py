@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 import pytest_asyncio
+from msgspec import structs
 
 from ltzd.actions import perk_charges as module
 from ltzd.actions.perk_charges import PerkCharges, RedeemedCharges, RedeemRequest, SignedCaller
@@ -422,7 +423,7 @@ async def test_a_lapsed_redemption_of_a_dead_wallet_binds_no_later_one_to_it(til
     await till.world.observer.execute("UPDATE lanes SET served_at = now() - interval '10 min'")
     till.node.mines_at_once = True
     wallets = RelayWallets(till.context.pool, CHAIN_ID)
-    restarted = charges_over(replace(till.context, wallets=wallets), wait_seconds=5)
+    restarted = charges_over(structs.replace(till.context, wallets=wallets), wait_seconds=5)
     async with till.world.relaying(signer=OTHER_RELAYER):
         assert (await restarted.redeem(till.request())).redemption.remaining == 2
 

@@ -9,12 +9,13 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
 import pytest
 import pytest_asyncio
+from msgspec.structs import fields, replace
 from structlog.testing import capture_logs
 
 from ltzd import telemetry

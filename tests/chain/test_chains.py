@@ -5,12 +5,12 @@ docs/chains.md tells which settings each chain wants, and what was assumed of it
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec import structs
 
 from ltzd.chain.contracts import ltz
 from ltzd.chain.deployment.agreement import AgreeingNodes
@@ -125,7 +125,7 @@ async def test_a_transaction_that_blocks_pass_over_is_replaced_by_a_dearer_one(
 ) -> None:
     async with opened(CHAINS[name]()) as world:
         chain = world.chain
-        policy = replace(world.policy(POLICY), repeat_seconds=10.0)
+        policy = structs.replace(world.policy(POLICY), repeat_seconds=10.0)
         async with world.relaying(policy):
             await relay_for_ann(world, 1)
             await until(lambda: true(len(chain.pool) == 1))
@@ -233,7 +233,7 @@ async def test_polygon_takes_no_less_than_the_floor_for_tips(opened: Open, sugge
 async def test_a_chain_without_tips_may_have_a_floor_of_zero(opened: Open) -> None:
     chain = ArbitrumNode()
     async with opened(chain) as world:
-        policy = replace(world.policy(), fees=FeePolicy(min_tip=0))
+        policy = structs.replace(world.policy(), fees=FeePolicy(min_tip=0))
         async with world.relaying(policy):
             await relay_for_ann(world, 1)
             await world.relays_are("mined")
@@ -378,7 +378,7 @@ async def test_arbitrums_gas_for_data_is_in_the_limits_of_mints(
 
 
 def _hasty(policy: LanePolicy) -> LanePolicy:
-    return replace(policy, linger_seconds=0.05)
+    return structs.replace(policy, linger_seconds=0.05)
 
 
 async def test_arbitrums_self_transfer_holds_the_gas_for_its_data(opened: Open) -> None:

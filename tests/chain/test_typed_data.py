@@ -1,6 +1,5 @@
 """Digests equal eth-account's, signers are recovered as OpenZeppelin's ECDSA would."""
 
-from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from eth_account.messages import encode_typed_data
 from eth_hash.auto import keccak
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import fields
 
 from ltzd.chain import typed_data
 from ltzd.chain.typed_data import (

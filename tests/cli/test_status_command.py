@@ -3,13 +3,13 @@
 import asyncio
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import aiohttp
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from ltzd.chain.pool import health

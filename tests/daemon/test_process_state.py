@@ -1,8 +1,9 @@
 """Outside services are pinged, and a process reports itself."""
 
 import asyncio
-from dataclasses import replace
 from uuid import uuid4
+
+from msgspec.structs import replace
 
 from ltzd.daemon.process_state import ServiceWatch
 from ltzd.daemon.processes import ProcessReporter, this_process

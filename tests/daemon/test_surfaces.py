@@ -2,13 +2,13 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import aiohttp
 import pytest
+from msgspec.structs import replace
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 

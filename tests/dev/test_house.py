@@ -229,6 +229,25 @@ def test_every_module_opens_with_a_sentence() -> None:
     assert silent == []
 
 
+def test_a_record_is_a_dataclass_only_for_a_field_that_it_hides() -> None:
+    """Decision 0052. A dataclass takes sixty times as long to define as a struct."""
+    assert [
+        f"{path.relative_to(ROOT)}: {record.name}"
+        for path in sorted((ROOT / "ltzd").rglob("*.py"))
+        for record in ast.walk(ast.parse(path.read_text()))
+        if isinstance(record, ast.ClassDef) and _is_needless_dataclass(record)
+    ] == []
+
+
+def _is_needless_dataclass(record: ast.ClassDef) -> bool:
+    is_dataclass = any("dataclass" in ast.unparse(each) for each in record.decorator_list)
+    return (
+        is_dataclass
+        and not record.bases
+        and not re.search(r"\b(repr|compare)=False", ast.unparse(record))
+    )
+
+
 def test_no_module_hides_behind_a_name_that_says_nothing() -> None:
     vague = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
     assert [named(path) for path in modules() if path.stem in vague] == []

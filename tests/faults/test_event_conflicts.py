@@ -1,10 +1,10 @@
 """Writes of events that conflict with a rule change or with each other."""
 
 import asyncio
-from dataclasses import replace
 from uuid import uuid4
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from ltzd.rules.event_handler.claims import ClaimRecord
 from ltzd.store.database import Pool, session

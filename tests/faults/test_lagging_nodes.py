@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from ltzd.errors import Broken, NodeUnavailable
 from ltzd.indexer.follower import Follower
@@ -46,7 +47,7 @@ async def node() -> FakeNode:
 @pytest.fixture
 async def follower(pool: Pool, database_url: str, node: FakeNode) -> Follower:
     """A follower whose second look at a short head counts at once."""
-    policy = replace(FOLLOW, second_check_seconds=0.0, broken_after_seconds=0.0)
+    policy = structs.replace(FOLLOW, second_check_seconds=0.0, broken_after_seconds=0.0)
     chain = await follow(pool, node)
     follower = Follower(
         pool, Leases(database_url), node.node, chain, CONTRACTS, WakeupHub(""), policy
@@ -215,7 +216,7 @@ async def test_a_reward_that_can_never_be_minted_delays_no_other(
 async def test_a_stopped_lane_signs_nothing_in_its_next_terms(
     pool: Pool, database_url: str, node: FakeNode
 ) -> None:
-    policy = replace(LANE, pauses=LanePauses(after_stop=0.02))
+    policy = structs.replace(LANE, pauses=LanePauses(after_stop=0.02))
     node.final_depth = 1
     wakeups = WakeupHub("")
     async with serving(pool, database_url, node, wakeups, policy) as lane:

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from ltzd import telemetry
@@ -44,9 +45,9 @@ from tests.support.waiting import until
 ANN, BOB = a_wallet(1), a_wallet(2)
 NEAR = IndexerPolicy(poll_seconds=0.01, head_blocks=1_000, term_pause_seconds=0.02)
 """Reads whole blocks, as near the head."""
-IMPATIENT = replace(NEAR, second_check_seconds=0.0)
+IMPATIENT = structs.replace(NEAR, second_check_seconds=0.0)
 """Lets the second read of a lower head count at once."""
-CERTAIN = replace(NEAR, broken_after_seconds=0.0)
+CERTAIN = structs.replace(NEAR, broken_after_seconds=0.0)
 """Believes a single node that denies final blocks at its third answer."""
 FAR = IndexerPolicy(poll_seconds=0.01, head_blocks=2, range_blocks=20)
 """Reads final blocks by ranges."""
@@ -323,7 +324,7 @@ async def test_a_swapped_tip_at_the_same_height_is_a_reorg(
 async def test_a_reorg_is_undone_down_to_the_fork(
     following: IndexedChain, node: FakeNode, depth: int
 ) -> None:
-    following = await following.another(replace(NEAR, fork_search_blocks=4))
+    following = await following.another(structs.replace(NEAR, fork_search_blocks=4))
     node.mine(logs=[given_to(ANN, 100)])
     for _ in range(40):
         node.mine(logs=[transfer_log(ANN, BOB, 1)])
@@ -391,7 +392,7 @@ async def test_a_lower_head_that_recovers_is_not_counted(
 async def test_a_reorg_below_finality_is_followed_if_the_policy_allows_it(
     following: IndexedChain, node: FakeNode
 ) -> None:
-    deep = await following.another(replace(NEAR, follows_deep_reorgs=True))
+    deep = await following.another(structs.replace(NEAR, follows_deep_reorgs=True))
     node.final_depth = 1
     node.mine(10, logs=[given_to(ANN, 10)])
     await deep.catch_up()
@@ -467,7 +468,7 @@ async def test_far_from_the_head_only_blocks_with_facts_are_kept(
     assert [row["number"] for row in rows] == [0, 8, 20]
 
     node.reorg(5)
-    deep = await far.another(replace(FAR, follows_deep_reorgs=True))
+    deep = await far.another(structs.replace(FAR, follows_deep_reorgs=True))
     await deep.catch_up()
     assert await deep.balances() == {ANN: 10}
 
@@ -515,14 +516,14 @@ async def test_finality_is_the_nodes_if_it_reports_one(
 async def test_without_the_nodes_finality_a_depth_and_a_time_decide(
     following: IndexedChain, node: FakeNode
 ) -> None:
-    own = await following.another(replace(NEAR, final_depth=4, final_seconds=0.0))
+    own = await following.another(structs.replace(NEAR, final_depth=4, final_seconds=0.0))
     node.final_depth = None
     node.mine(10)
     await own.catch_up()
     await own.step()
     assert (await own.cursor()).final_number == 6
 
-    slow = await following.another(replace(NEAR, final_depth=1, final_seconds=3600.0))
+    slow = await following.another(structs.replace(NEAR, final_depth=1, final_seconds=3600.0))
     await slow.step()
     assert (await slow.cursor()).final_number == 6
 
@@ -653,7 +654,7 @@ async def test_under_random_faults_balances_follow_the_chain(
         await connection.execute("TRUNCATE transfers, mints, balances, blocks, chains")
     node = FakeNode()
     node.final_depth = final_depth
-    deep = replace(policy, follows_deep_reorgs=True, final_seconds=0.0, final_depth=2)
+    deep = structs.replace(policy, follows_deep_reorgs=True, final_seconds=0.0, final_depth=2)
     following = await IndexedChain(pool, database_url, node, await follow(pool, node), deep).begin()
     omitted = 0
     node._methods["eth_getLogs"] = lambda where: [

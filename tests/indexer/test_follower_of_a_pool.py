@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from ltzd.chain.node.rpc import RpcError

@@ -6,6 +6,7 @@ A node that was wiped, is syncing, or was started as another chain undoes nothin
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from ltzd.errors import Broken, IndexStopped, NodeUnavailable
 from ltzd.indexer.follower import Follower
@@ -141,7 +142,7 @@ async def test_a_branch_without_blocks_is_undone_down_to_its_head(
 async def test_a_branch_that_one_commit_cannot_hold_is_written_in_parts(
     following: FollowerFactory, node: FakeNode, pool: Pool
 ) -> None:
-    followed = await following.begin(replace(POLICY, head_blocks=4, branch_blocks=8))
+    followed = await following.begin(structs.replace(POLICY, head_blocks=4, branch_blocks=8))
     followed.mined(1, 30)
     await followed.arrive()
     node.forget_blocks(20)
@@ -156,7 +157,7 @@ async def test_a_branch_that_one_commit_cannot_hold_is_written_in_parts(
 async def test_a_branch_of_too_many_facts_is_written_in_parts(
     following: FollowerFactory, node: FakeNode, pool: Pool
 ) -> None:
-    followed = await following.begin(replace(POLICY, head_blocks=2, branch_facts=10))
+    followed = await following.begin(structs.replace(POLICY, head_blocks=2, branch_facts=10))
     followed.mined(1, 30)
     await followed.arrive()
     node.forget_blocks(20)
@@ -172,7 +173,7 @@ async def test_a_branch_of_too_many_facts_is_written_in_parts(
 async def test_a_branch_that_changes_while_it_is_read_is_not_written(
     following: FollowerFactory, node: FakeNode, pool: Pool
 ) -> None:
-    followed = await following.begin(replace(POLICY, head_blocks=2))
+    followed = await following.begin(structs.replace(POLICY, head_blocks=2))
     followed.mined(1, 10)
     await followed.arrive()
     before = followed.expected()
@@ -201,7 +202,7 @@ async def test_a_branch_that_changes_while_it_is_read_is_not_written(
 async def test_a_branch_that_is_shown_in_part_keeps_the_old_one_for_a_moment(
     following: FollowerFactory, node: FakeNode
 ) -> None:
-    followed = await following.begin(replace(POLICY, head_blocks=2))
+    followed = await following.begin(structs.replace(POLICY, head_blocks=2))
     followed.mined(1, 10)
     await followed.arrive()
     before = await followed.cursor()
@@ -355,7 +356,7 @@ async def test_a_node_started_as_another_chain_undoes_nothing(
 ) -> None:
     """As anvil does when it is started again: another genesis, at block 0 or higher."""
     followed = await following.begin(
-        replace(POLICY, follows_deep_reorgs=follows_deep, broken_after_seconds=0.0)
+        structs.replace(POLICY, follows_deep_reorgs=follows_deep, broken_after_seconds=0.0)
     )
     followed.mined(1, 20)
     await followed.arrive()
@@ -395,7 +396,7 @@ async def test_a_reorg_down_to_the_final_block_is_followed(
 async def test_a_dev_chain_that_begins_again_at_its_first_block_is_followed(
     following: FollowerFactory, node: FakeNode, pool: Pool
 ) -> None:
-    followed = await following.begin(replace(POLICY, follows_deep_reorgs=True))
+    followed = await following.begin(structs.replace(POLICY, follows_deep_reorgs=True))
     node.final_depth = 0
     followed.mined(1, 20)
     await followed.arrive()

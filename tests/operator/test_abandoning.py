@@ -5,10 +5,10 @@ Decision 0021. The node of these tests refuses chosen calls with geth's messages
 
 import itertools
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd import telemetry
 from ltzd.chain.contracts import ltz

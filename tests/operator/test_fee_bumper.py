@@ -1,9 +1,9 @@
 """A stuck mint is replaced under the fee cap, and is still minted once."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from ltzd import telemetry
 from ltzd.rules.operator.fees import GWEI, FeePolicy

@@ -1,7 +1,5 @@
 """The cost that a receipt tells is recorded, up to what was reserved for the transaction."""
 
-from dataclasses import replace as changed
-
 import pytest
 from msgspec.structs import replace
 
@@ -50,11 +48,11 @@ def test_no_receipt_costs_more_than_was_reserved(receipt: Receipt, recorded: Gas
 def test_a_rollups_fees_are_recorded_together() -> None:
     receipt = replace(RECEIPT, l1_fee_wei=1_000, has_operator_fee=True)
     assert (
-        cost(receipt, changed(COSTS, fee_without_data=1_000, fee_of_sample=1_000)).l1_fee_wei
+        cost(receipt, replace(COSTS, fee_without_data=1_000, fee_of_sample=1_000)).l1_fee_wei
         == 1_000 + 50_007
     )
     without = replace(receipt, has_operator_fee=False)
     assert (
-        cost(without, changed(COSTS, fee_without_data=1_000, fee_of_sample=1_000)).l1_fee_wei
+        cost(without, replace(COSTS, fee_without_data=1_000, fee_of_sample=1_000)).l1_fee_wei
         == 1_000
     )

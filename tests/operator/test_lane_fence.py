@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
 from ltzd.chain.deployment import agreement
 from ltzd.chain.signing import Signer, UnsignedTransaction

@@ -3,11 +3,11 @@
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError

@@ -3,9 +3,9 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from ltzd import telemetry
 from ltzd.operator.policy import LanePolicy

@@ -2,11 +2,11 @@
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd import telemetry
 from ltzd.errors import SignerUnavailable

@@ -5,11 +5,11 @@ The node in use is the first; it begins to lie while it is preferred.
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from ltzd.chain.contracts import ltz

@@ -5,7 +5,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import dns.resolver
 import dns.rrset
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd.dev.sandbox.dns.records import name_of
 from ltzd.dev.sandbox.dns.server import DnsServer

@@ -7,13 +7,13 @@ together unseen.
 import asyncio
 import base64
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from ltzd.dev.sandbox import Sandbox
 from ltzd.errors import HostSiteBusy, HostSiteUnavailable, LoginRateLimited

@@ -1,10 +1,10 @@
 """How many requests are worked on at once, and which may wait."""
 
 import math
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ltzd.rules.admission import (
     AdmissionPolicy,

@@ -4,13 +4,13 @@ import json
 import random
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ltzd.errors import InvalidFields, PaymentRefused
 from ltzd.rules.payments.provider_events import (

@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.rules.database_connections import PoolPolicy

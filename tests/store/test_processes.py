@@ -1,11 +1,11 @@
 """The rows in which processes report themselves."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd.rules.conditions.facts import LaneState, ProcessIdentity, ProcessReport
 from ltzd.rules.conditions.kinds import Condition, ConditionKind

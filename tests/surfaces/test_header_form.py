@@ -7,10 +7,10 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd.cache.rate_limits import RateLimit
 from ltzd.http.requests.header_form import is_well_formed

@@ -4,7 +4,6 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -12,6 +11,7 @@ import pytest
 import pytest_asyncio
 import requests
 import schemathesis
+from msgspec.structs import replace
 from pydantic import BaseModel
 from schemathesis import GenerationMode
 

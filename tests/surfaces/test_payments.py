@@ -4,12 +4,13 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import pytest_asyncio
 import requests
+from msgspec.structs import replace
 from schemathesis import GenerationMode
 
 from ltzd.cache.rate_limits import RateLimit

@@ -9,9 +9,9 @@ nothing is cached.
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
+import msgspec
 import structlog
 
 from ltzd import telemetry
@@ -68,8 +68,7 @@ _HINTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
+class _Question(msgspec.Struct, frozen=True):
     """A question for an outside service. `accounts` are the user's on the chat platform."""
 
     key: ResultKey

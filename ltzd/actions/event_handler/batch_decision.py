@@ -1,7 +1,6 @@
 """Decides on a batch of events in order, and says what its commit means for each caller.
 
-No I/O: `writer` reads the snapshot and writes what is accepted. The records that every event
-creates are msgspec structs: a frozen dataclass takes ten times as long to create.
+No I/O: `writer` reads the snapshot and writes what is accepted.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,10 +1,9 @@
 """The settings of the event handler."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class EventPolicy:
+class EventPolicy(msgspec.Struct, frozen=True):
     """Units: seconds.
 
     `hash_wait` is how long an answer waits for the mint's hash before its status is "queued".

@@ -10,7 +10,6 @@ their order.
 import asyncio
 import math
 from collections.abc import Awaitable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from time import time
 from typing import Any, TypeVar
@@ -100,8 +99,7 @@ class EventRequest(msgspec.Struct, frozen=True):
     request_id: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EventStatus:
+class EventStatus(msgspec.Struct, frozen=True):
     """`status` is queued, published, minted, final or failed."""
 
     event_id: UUID

@@ -11,10 +11,10 @@ that are not stored are decided again.
 import asyncio
 from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from uuid import UUID
 
 import structlog
+from msgspec.structs import replace
 
 from ltzd import tracing
 from ltzd.actions.event_handler.batch_decision import (

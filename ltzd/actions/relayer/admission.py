@@ -9,8 +9,8 @@ Otherwise the relay waits in the lanes' queue.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -33,8 +33,7 @@ _Outcome = Admission | Exception | Retry
 _MOST_VERSIONS = 10_000
 
 
-@dataclass(slots=True)
-class _Draft:
+class _Draft(msgspec.Struct):
     """A relay to admit; `usage` is what its caller has read, or None once that proved to be old."""
 
     relay: NewRelay

@@ -1,8 +1,9 @@
 """The objects that relays and perk redemptions share."""
 
 import asyncio
-from dataclasses import dataclass
 from typing import Self
+
+import msgspec
 
 from ltzd.actions.relayer.index_age import IndexAge
 from ltzd.actions.relayer.simulation import RelaySimulator
@@ -16,8 +17,7 @@ from ltzd.store.database import Pool
 from ltzd.store.wakeups import WakeupHub
 
 
-@dataclass(frozen=True, slots=True)
-class RelayContext:
+class RelayContext(msgspec.Struct, frozen=True):
     pool: Pool
     wakeups: WakeupHub
     node: Node

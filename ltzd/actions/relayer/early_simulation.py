@@ -10,9 +10,10 @@ then simulates it again.
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from ltzd.chain.relayer.calls import DecodedRelay
 from ltzd.concurrency.hedging import hedged
@@ -24,8 +25,7 @@ _MOST = 4
 """The most simulations at a time: few enough to ask a second node, too, when the first is late."""
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedCall:
+class SimulatedCall(msgspec.Struct, frozen=True):
     """The gas limit of a plan that passed as a transaction of `sender`."""
 
     plan: RelayPlan

@@ -5,7 +5,8 @@ estimate shows as well whether that is enough, so a stale estimate costs one `et
 """
 
 import time
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.concurrency.clock import Clock
 from ltzd.rules.relayer.calls import RelayPlan
@@ -18,8 +19,7 @@ _Key = tuple[str, int]
 """A function and the length of its data."""
 
 
-@dataclass(slots=True)
-class _Estimate:
+class _Estimate(msgspec.Struct):
     gas: int
     stale_at: float
 

@@ -11,9 +11,9 @@ gone.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
+import msgspec
 from msgspec.structs import replace
 
 from ltzd import telemetry
@@ -76,14 +76,12 @@ UsageQuery = tuple[Address, str | None, bytes | None]
 """A user, an idempotency key, and the digest of a call."""
 
 
-@dataclass(frozen=True, slots=True)
-class RelayPolicy:
+class RelayPolicy(msgspec.Struct, frozen=True):
     wait_seconds: float = 60.0
     gas_budgets: GasBudgets = NO_BUDGETS
 
 
-@dataclass(frozen=True, slots=True)
-class BegunRelay:
+class BegunRelay(msgspec.Struct, frozen=True):
     """A request whose user's relays are known, for `submit`, which ends what it has begun.
 
     `migration` moves the user's proven e-mail addresses to the user's wallet. `early` is the call's

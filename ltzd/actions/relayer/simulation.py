@@ -6,7 +6,8 @@ NodeUnavailable if the node does not answer. Nothing is sent.
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.actions.relayer.gas_estimates import GasEstimateCache
 from ltzd.chain.contracts import abi_words, reverts
@@ -52,8 +53,7 @@ _NODES_REFUSALS = (TransactionFailed, ClaimLimitReached, ValidationFailed)
 """Outcomes of a simulation that rest on a node's word."""
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedAt:
+class SimulatedAt(msgspec.Struct, frozen=True):
     """The node and the block that a call is simulated with."""
 
     node: Node

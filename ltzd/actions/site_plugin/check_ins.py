@@ -6,10 +6,10 @@ a block. Today is the database's date in the brand's time zone.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import date
 from uuid import uuid4
 
+import msgspec
 import structlog
 from prometheus_client import Counter
 
@@ -54,8 +54,7 @@ _UNMINTABLE = "This reward is larger than can be minted here. Please tell the si
 _BUDGET_SPENT = "Today's rewards have all been given out. Please come back tomorrow."
 
 
-@dataclass(frozen=True, slots=True)
-class CheckInResult:
+class CheckInResult(msgspec.Struct, frozen=True):
     """`reward` is in whole LTZ, and 0 if the member has already checked in today."""
 
     streak: StreakSummary

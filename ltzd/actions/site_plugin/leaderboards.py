@@ -9,8 +9,9 @@ import asyncio
 import hmac
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
+
+import msgspec
 
 from ltzd.concurrency.answer_age import answer_age, begin_answer, note_age
 from ltzd.concurrency.batcher import Batcher
@@ -32,8 +33,7 @@ _READS_AT_ONCE = 4
 """Boards that are read at the same time, each by a connection to the database."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderboardEntry:
+class LeaderboardEntry(msgspec.Struct, frozen=True):
     """`value` is in whole LTZ, rewards or days, by the metric; ranks begin at 1."""
 
     user_identifier: str
@@ -42,16 +42,14 @@ class LeaderboardEntry:
     rank: int
 
 
-@dataclass(frozen=True, slots=True)
-class Leaderboard:
+class Leaderboard(msgspec.Struct, frozen=True):
     """`total` is how many users are ranked, including those not listed."""
 
     entries: tuple[LeaderboardEntry, ...]
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
+class _Question(msgspec.Struct, frozen=True):
     """`time_zone` is the brand's, whose calendar decides which week and month are the current."""
 
     brand: Address
@@ -62,8 +60,7 @@ class _Question:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(msgspec.Struct, frozen=True):
     """`age` is the age of a standby's answer in seconds, or None for the newest state."""
 
     board: Leaderboard

@@ -13,9 +13,9 @@ in and claim free perks once with each. Returning to the address's own wallet is
 
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 
+import msgspec
 import structlog
 
 from ltzd import telemetry
@@ -49,8 +49,7 @@ _LINKED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LinkCode:
+class LinkCode(msgspec.Struct, frozen=True):
     """`daily_allowance` is in whole LTZ. The code itself is not stored."""
 
     code: str
@@ -59,8 +58,7 @@ class LinkCode:
     expires_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class LinkedWallet:
+class LinkedWallet(msgspec.Struct, frozen=True):
     """`daily_allowance` is in whole LTZ."""
 
     wallet: Address

@@ -5,10 +5,11 @@ member, or an administrator of the site, may have entered somebody else's addres
 wallet's owner can link a member with it (`links.py`). Addresses are neither logged nor shown.
 """
 
-from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
+import msgspec
 import structlog
+from msgspec.structs import replace
 
 from ltzd.actions.users.registration import UserRegistration
 from ltzd.errors import (
@@ -41,8 +42,7 @@ class NoEmailAddress(Refused):
     """The site gives no usable e-mail address for its user, who has no wallet then."""
 
 
-@dataclass(frozen=True, slots=True)
-class SitePolicy:
+class SitePolicy(msgspec.Struct, frozen=True):
     """Where sites are, and under which path ltzd serves them, unless the brand's file says
     otherwise.
     """
@@ -69,8 +69,7 @@ class SitePolicy:
         return (folder + path, path) if folder else (path,)
 
 
-@dataclass(frozen=True, slots=True)
-class AuthenticatedMember:
+class AuthenticatedMember(msgspec.Struct, frozen=True):
     """`nonce` is a new nonce of the same log-in, to be returned to the site's page."""
 
     member: Member

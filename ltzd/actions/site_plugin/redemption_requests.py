@@ -10,8 +10,9 @@ provider signs with the wallet's key; a free perk needs no permit.
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.users.identity_provider import IdentityProvider

@@ -10,11 +10,12 @@ locks of the wallet and of the member (`rules/site_plugin/spending.py`, docs/dec
 """
 
 import asyncio
-from dataclasses import dataclass, replace
 from secrets import token_bytes
 from uuid import UUID, uuid4
 
+import msgspec
 import structlog
+from msgspec.structs import replace
 
 from ltzd import telemetry
 from ltzd.actions.relayer.context import RelayContext
@@ -56,8 +57,7 @@ _LONGEST_PAUSE_SECONDS = 0.5
 """Between two reads of the fact that pays, which is indexed soon after the relay is mined."""
 
 
-@dataclass(frozen=True, slots=True)
-class PerkOffer:
+class PerkOffer(msgspec.Struct, frozen=True):
     """`cost_units` is in LTZ's smallest unit."""
 
     perk: Perk
@@ -65,16 +65,14 @@ class PerkOffer:
     is_available: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RedeemedPerk:
+class RedeemedPerk(msgspec.Struct, frozen=True):
     """`is_pending`: no fact on chain pays for it yet, and its code is secret until one does."""
 
     redemption: SiteRedemption
     is_pending: bool
 
 
-@dataclass(frozen=True, slots=True)
-class MemberFunds:
+class MemberFunds(msgspec.Struct, frozen=True):
     """The wallet's balance at the indexed block, and how much of it this session may spend.
 
     Both are in LTZ's smallest unit. `link` is the member's active link.
@@ -85,8 +83,7 @@ class MemberFunds:
     link: ActiveLink | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
+class _Order(msgspec.Struct, frozen=True):
     """`max_cost` is in LTZ's smallest unit; without it any cost is accepted.
 
     `may_use_index`: facts may come from the index instead of a node.

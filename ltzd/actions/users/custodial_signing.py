@@ -7,10 +7,10 @@ or a text.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import coincurve
+import msgspec
 
 from ltzd.chain import typed_data as eip712
 from ltzd.chain.signing import address_of_public_key
@@ -20,8 +20,7 @@ from ltzd.values import Address, address_of
 PrimaryType = Literal["Permit"]
 
 
-@dataclass(frozen=True, slots=True)
-class AllowedMessage:
+class AllowedMessage(msgspec.Struct, frozen=True):
     """A message type that may be signed, and the only domain that it may be signed for."""
 
     primary_type: PrimaryType

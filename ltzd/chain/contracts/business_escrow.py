@@ -5,9 +5,10 @@ once.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
+
+import msgspec
 
 from ltzd.chain.contracts import abi_words
 from ltzd.chain.contracts.abi_words import LogReader, WordReader
@@ -38,8 +39,7 @@ class DealStatus(IntEnum):
     SPLIT = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Deal:
+class Deal(msgspec.Struct, frozen=True):
     """All fields are zero if there is no such deal."""
 
     user: Address

@@ -11,9 +11,10 @@ characters, because anybody may call some of the contracts.
 # ruff: noqa: PLC0415 - see above
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from ltzd.chain.contracts.artifacts import artifact, bytecode, canonical_type, signature
 from ltzd.values import address_of, bytes_of, hash_of, keccak
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from eth_abi.codec import ABICodec
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedEvent:
+class DecodedEvent(msgspec.Struct, frozen=True):
     """A log by the names of its event and of the event's arguments."""
 
     name: str

@@ -5,8 +5,9 @@ are in LTZ's smallest unit.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from ltzd.chain.contracts import abi_words
 from ltzd.chain.contracts.relayed import signature_words
@@ -37,8 +38,7 @@ MAX_UNITS = 2**96 - 1
 """The largest amount of one reward (uint96)."""
 
 
-@dataclass(frozen=True, slots=True)
-class MintEntry:
+class MintEntry(msgspec.Struct, frozen=True):
     to: Address
     amount: int
     reference: Reference

@@ -1,7 +1,8 @@
 """Reads LTZ's supply and used references after a given block, to compare them with the index."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.chain.contracts import abi_words, ltz
 from ltzd.chain.node.node import Node
@@ -13,8 +14,7 @@ _TOTAL_SUPPLY = abi_words.selector("totalSupply()")
 _WORDS_PER_BATCH = 100
 
 
-@dataclass(frozen=True, slots=True)
-class LtzState:
+class LtzState(msgspec.Struct, frozen=True):
     """`supply` is in the smallest unit; `used` holds the bitmap's non-zero words by index."""
 
     supply: int

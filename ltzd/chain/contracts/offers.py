@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from ltzd.chain.contracts import contract_abi, reverts
 from ltzd.chain.node.rpc import RpcClient, RpcError
 from ltzd.errors import NodeUnavailable
@@ -16,8 +18,7 @@ from ltzd.values import Address, LtzUnits, address_of, bytes_of, hex_of
 _CALLS_PER_BATCH = 100
 
 
-@dataclass(frozen=True, slots=True)
-class CollectionSettings:
+class CollectionSettings(msgspec.Struct, frozen=True):
     """`charges`, `requires_sig` and `uri` cannot be changed later."""
 
     brand: Address
@@ -40,8 +41,7 @@ class CollectionOffer:
     minted: int = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ItemSettings:
+class ItemSettings(msgspec.Struct, frozen=True):
     """`stock` counts sold pieces too."""
 
     brand: Address
@@ -62,8 +62,7 @@ class ItemOffer:
     sold: int = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class OfferContracts:
+class OfferContracts(msgspec.Struct, frozen=True):
     """`first_block` is a block before which none of the contracts has a log."""
 
     perk_nft: Address

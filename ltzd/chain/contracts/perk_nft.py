@@ -5,8 +5,9 @@ references unchanged in its logs.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from ltzd.chain.contracts import abi_words
 from ltzd.chain.contracts.abi_words import LogReader, WordReader
@@ -50,8 +51,7 @@ INDEXED_TOPICS: Final = (
 """A `Claimed` never comes without a `Transfer`."""
 
 
-@dataclass(frozen=True, slots=True)
-class CollectionOnSale:
+class CollectionOnSale(msgspec.Struct, frozen=True):
     """A limit of 0 means no limit; `minted` counts all tokens so far."""
 
     brand: Address

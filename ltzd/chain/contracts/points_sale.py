@@ -5,8 +5,9 @@ once.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from ltzd.chain.contracts import abi_words
 from ltzd.chain.contracts.abi_words import LogReader, WordReader
@@ -24,8 +25,7 @@ ITEM_SET_TOPIC = abi_words.topic(
 INDEXED_TOPICS: Final = (PURCHASED_TOPIC, ITEM_SET_TOPIC)
 
 
-@dataclass(frozen=True, slots=True)
-class ItemOnSale:
+class ItemOnSale(msgspec.Struct, frozen=True):
     """`stock` counts sold pieces too."""
 
     payout: Address

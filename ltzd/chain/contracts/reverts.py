@@ -6,9 +6,10 @@ cannot be decoded is shown in hex.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
+
+import msgspec
 
 from ltzd.chain.contracts.artifacts import CONTRACTS, artifact, canonical_type, signature
 from ltzd.values import keccak
@@ -34,8 +35,7 @@ _PANICS: Final = {
 """Solidity's codes."""
 
 
-@dataclass(frozen=True, slots=True)
-class CustomError:
+class CustomError(msgspec.Struct, frozen=True):
     name: str
     fields: tuple[str, ...]
     types: tuple[str, ...]

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from ltzd.chain.contracts import reverts
 from ltzd.chain.deployment.agreement import AgreeingNodes
 from ltzd.chain.node.answers import typed
@@ -28,8 +30,7 @@ _POLL_SECONDS = 0.05
 _MAX_POLL_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class ConfirmedTransaction:
+class ConfirmedTransaction(msgspec.Struct, frozen=True):
     """A transaction that succeeded; `logs` are the node's."""
 
     hash: Hash32

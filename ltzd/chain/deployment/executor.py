@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from ltzd.chain.contracts import contract_abi, reverts
 from ltzd.chain.contracts.runtime_code import matches_source
 from ltzd.chain.deployment.plan import (
@@ -56,15 +58,14 @@ _REFUSALS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SendMode:
+class SendMode(msgspec.Struct, frozen=True):
     """How transactions are sent.
 
     `sends_at_once` sends everything at once with estimated gas limits: right for a dev chain, where
     gas is free and each wait costs a block. `timeout_seconds` bounds the wait for receipts.
     """
 
-    fees: FeePolicy = FeePolicy()  # noqa: RUF009 - it is frozen
+    fees: FeePolicy = FeePolicy()
     sends_at_once: bool = False
     poll_seconds: float = 0.5
     timeout_seconds: float = 300.0

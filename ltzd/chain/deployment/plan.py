@@ -10,8 +10,10 @@ wei of LTZ, seconds, gas.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from ltzd.chain.contracts import artifacts, contract_abi
 from ltzd.values import ZERO_ADDRESS, Address, Hash32, checksummed, keccak
@@ -37,8 +39,7 @@ _GAS_PER_BYTE = 260
 _CALL_GAS, _GAS_PER_CALL = 60_000, 80_000
 
 
-@dataclass(frozen=True, slots=True)
-class MintLimit:
+class MintLimit(msgspec.Struct, frozen=True):
     """At most `capacity` wei at once, refilled over `window_seconds`."""
 
     capacity: int
@@ -55,8 +56,7 @@ class MintLimit:
             yield "The mint limit's window must be at least a second, and less than 2^40 seconds."
 
 
-@dataclass(frozen=True, slots=True)
-class DeploymentTerms:
+class DeploymentTerms(msgspec.Struct, frozen=True):
     """The accounts that shall hold each role. `heir` shall become admin after the deployer."""
 
     deployer: Address
@@ -86,8 +86,7 @@ class DeploymentTerms:
         return (*self.holders("MINTER"), *self.relayers)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True, order=True):
     contract: str
     role: str
     account: Address
@@ -96,16 +95,14 @@ class Grant:
         return f"{self.contract}: {self.role} of {checksummed(self.account)}"
 
 
-@dataclass(frozen=True, slots=True)
-class DeployedContract:
+class DeployedContract(msgspec.Struct, frozen=True):
     """A contract's address, also before the creation. `nonce` is None if it is unknown."""
 
     address: Address
     nonce: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Deployment:
+class Deployment(msgspec.Struct, frozen=True):
     """The saved state of a deployment. LTZ's first log is in `first_block` or later."""
 
     chain_id: int
@@ -118,8 +115,7 @@ class Deployment:
         return self.contracts[contract].address
 
 
-@dataclass(frozen=True, slots=True)
-class RoleState:
+class RoleState(msgspec.Struct, frozen=True):
     """One contract's roles after a block. `granted` holds the queried grants that exist."""
 
     admin: Address
@@ -129,8 +125,7 @@ class RoleState:
     mint_limit: MintLimit | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One transaction. `to` is None for a creation, which has a fixed nonce."""
 
     contract: str

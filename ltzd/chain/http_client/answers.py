@@ -5,10 +5,10 @@ body, and the answer that ends with its connection.
 """
 
 import zlib
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import httptools
+import msgspec
 
 _MAX_HEAD_BYTES: Final = 64 * 1024
 _MOST_TRAILERS: Final = 100
@@ -22,8 +22,7 @@ class AnswerTooLong(Exception):
     """The answer's decompressed body is longer than its caller allows."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HttpAnswer(msgspec.Struct, frozen=True):
     """`body` is decompressed."""
 
     status: int

@@ -9,11 +9,11 @@ whose gas limit leaves no gas for its data fails. So prices that are far from th
 are compared with those of other nodes (`second_opinions.py`).
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache, partial
 from typing import Final
 
+import msgspec
 import structlog
 
 from ltzd.chain.contracts import abi_words
@@ -103,8 +103,7 @@ class L1CostReader:
         return testimony.costs
 
 
-@dataclass(frozen=True, slots=True)
-class _Testimony:
+class _Testimony(msgspec.Struct, frozen=True):
     """The answers of one node."""
 
     rollup: Rollup

@@ -6,9 +6,9 @@ restart the first refusals teach it again.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import structlog
 
 from ltzd.chain.node.calls import LOGS, RpcCall, RpcError, block_span
@@ -37,8 +37,7 @@ _LONGEST_LOG_RANGE: Final = 100_000
 """Callers ask for fewer blocks: this bounds the range that is learned."""
 
 
-@dataclass(frozen=True, slots=True)
-class LimitsPolicy:
+class LimitsPolicy(msgspec.Struct, frozen=True):
     """First and greatest sizes of requests: calls, bytes, and results of an `eth_getLogs`."""
 
     batch_items: int = 100

@@ -9,7 +9,6 @@ as long. Times are seconds on the clock of `asyncio` loops.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import aiohttp
@@ -37,8 +36,7 @@ _LARGEST_JUMP = 1_000
 _Loss: TypeAlias = Literal["closed", "malformed", "refused", "silent", "unsupported"]
 
 
-@dataclass(frozen=True, slots=True)
-class HeadSocketPolicy:
+class HeadSocketPolicy(msgspec.Struct, frozen=True):
     connect_seconds: float = 10.0
     """The longest wait for a connection, and for the answer to the subscription."""
     first_pause_seconds: float = 0.2

@@ -7,10 +7,11 @@ exceeded". A revert is never a refusal: its text is the contract's.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final
+
+import msgspec
 
 from ltzd.rules.http_dates import parse_http_date
 
@@ -45,8 +46,7 @@ SIZE_KINDS: Final = frozenset(
 """Refusals of a request that may only be sent again in smaller parts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """`allowed` counts what `kind` says; None if the node does not say it."""
 
     kind: RefusalKind

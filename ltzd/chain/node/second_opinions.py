@@ -8,9 +8,10 @@ their cap, simulations still decide, and nodes refuse what a wallet cannot pay.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from operator import not_
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.view import ChainView
@@ -28,8 +29,7 @@ _OPINION_SECONDS = 2.0
 """The longest wait for a second opinion: the lane stands still meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question(Generic[Answer]):
+class Question(msgspec.Struct, Generic[Answer], frozen=True):
     """`ask` reads another node's answer: None if this node cannot tell; may raise NodeUnavailable.
 
     `leniency` orders the answers. `contradict` tells whether two answers cannot both be honest: a
@@ -42,8 +42,7 @@ class Question(Generic[Answer]):
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class Compared(Generic[Answer]):
+class Compared(msgspec.Struct, Generic[Answer], frozen=True):
     """The answer that counts, of all `answers`; the first of these is the node's own.
 
     `is_confirmed`: another node has answered, too, or there is none to ask. A lasting effect waits

@@ -10,7 +10,6 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -38,8 +37,7 @@ _ABOUT_THE_BATCH: Final = SIZE_KINDS - {RefusalKind.BLOCK_RANGE, RefusalKind.RES
 """Refusals of a call that may succeed in a smaller batch."""
 
 
-@dataclass(frozen=True, slots=True)
-class RpcPolicy:
+class RpcPolicy(msgspec.Struct, frozen=True):
     """`timeout_seconds` bounds the wait for an answer, `patience_seconds` that to be sent."""
 
     timeout_seconds: float = 10.0

@@ -3,11 +3,10 @@
 Sizes and rates that a node accepts are learned elsewhere: see `rules/nodes`.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(slots=True)
-class NodeTraits:
+class NodeTraits(msgspec.Struct):
     """`reads_by_hash`: the node reads state after a block named by its hash (EIP-1898).
 
     `is_anvil` is None until the node was asked for its version.

@@ -6,8 +6,9 @@ same time.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Self
+
+import msgspec
 
 from ltzd.chain.node.answers.typed import Account, Header
 from ltzd.chain.node.node import Node
@@ -19,8 +20,7 @@ HEAD_BELOW_BLOCK = "head_below_block"
 _MACHINES_DIFFER_SECONDS = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class ChainView:
+class ChainView(msgspec.Struct, frozen=True):
     """`node` is pinned. Every call raises NodeUnavailable once the node has lost the block."""
 
     node: Node

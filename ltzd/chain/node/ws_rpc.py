@@ -7,7 +7,6 @@ batch under way, of which there is one at a time: nodes refuse a batch as a whol
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import aiohttp
@@ -30,8 +29,7 @@ _MOST_UNASKED: Final = 1_000
 """Messages in a row that answer no request. Late answers are some of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class WsPolicy:
+class WsPolicy(msgspec.Struct, frozen=True):
     """Seconds: pings on a quiet socket, and pauses between attempts to open it."""
 
     ping_seconds: float = 10.0
@@ -61,8 +59,7 @@ class WsRpc(NodeClient):
         await self._socket.close()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Request:
+class _Request(msgspec.Struct, frozen=True, eq=False):
     """`most` bounds the bytes of its answer."""
 
     answer: asyncio.Future[Any]

@@ -1,6 +1,6 @@
 """Checks that a node belongs to the chain that ltzd follows: chain id, genesis, LTZ's code."""
 
-from dataclasses import dataclass
+import msgspec
 
 from ltzd.chain.node.node import Node
 from ltzd.chain.pool.report import Unfit
@@ -8,15 +8,13 @@ from ltzd.errors import NodeUnavailable
 from ltzd.values import Address, Hash32, hex_of, keccak
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedChain:
+class ExpectedChain(msgspec.Struct, frozen=True):
     chain_id: int
     genesis: Hash32
     ltz: Address
 
 
-@dataclass(frozen=True, slots=True)
-class ChainMismatch:
+class ChainMismatch(msgspec.Struct, frozen=True):
     verdict: Unfit
     detail: str
 

@@ -1,14 +1,13 @@
 """The settings of a pool of nodes. Units: seconds."""
 
-from dataclasses import dataclass, field
+import msgspec
 
 from ltzd.chain.node.rpc import RpcPolicy
 from ltzd.rules.nodes.breaker import BreakerPolicy
 from ltzd.rules.nodes.choice import ChoicePolicy
 
 
-@dataclass(frozen=True, slots=True)
-class NodePoolPolicy:
+class NodePoolPolicy(msgspec.Struct, frozen=True):
     """`timeout` bounds each request to a node, `connections` the requests of a role at one node.
 
     With other nodes to turn to, a request that has no answer after `hedge_after` is also given to
@@ -45,8 +44,8 @@ class NodePoolPolicy:
     """How long a node that contradicts itself or others is asked last; doubles each time."""
     patience: float = 1.0
     """With other nodes to turn to, the wait for a node's rate and for a free connection."""
-    choice: ChoicePolicy = field(default_factory=ChoicePolicy)
-    breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
+    choice: ChoicePolicy = msgspec.field(default_factory=ChoicePolicy)
+    breaker: BreakerPolicy = msgspec.field(default_factory=BreakerPolicy)
 
     def rpc_policy(self, *, has_peers: bool) -> RpcPolicy:
         """The policy of each node's clients."""

@@ -5,8 +5,9 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import Self
+
+from msgspec.structs import replace
 
 from ltzd.chain.node.client import node_names
 from ltzd.chain.node.learned_limits import NodeLimits

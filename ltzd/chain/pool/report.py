@@ -1,8 +1,9 @@
 """The state of each node of a pool, for status pages, metrics and alarms."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 
 class Unfit(Enum):
@@ -31,8 +32,7 @@ class Unfit(Enum):
         return self in {Unfit.OTHER_CHAIN, Unfit.NO_CONTRACT}
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReport:
+class NodeReport(msgspec.Struct, frozen=True):
     """`name` is host and port, without path and credentials; `is_preferred` means in use now.
 
     `seconds_since_answer` is None before the first answer. `errors` counts by kind since the start

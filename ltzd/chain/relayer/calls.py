@@ -6,7 +6,6 @@ multicall or as `metadata.permit`. Some checks need facts from the chain: the ca
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -40,8 +39,7 @@ _DECODERS: Final[Mapping[str, Callable[[bytes], Any]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RelayContracts:
+class RelayContracts(msgspec.Struct, frozen=True):
     """The whitelisted contracts of one chain."""
 
     chain_id: int
@@ -79,8 +77,7 @@ class RelayContracts:
         return domain_separator(DOMAIN_NAMES[contract], self.chain_id, self.by_name()[contract])
 
 
-@dataclass(frozen=True, slots=True)
-class DealParties:
+class DealParties(msgspec.Struct, frozen=True):
     """The parties of a deal never change after its lock."""
 
     user: Address

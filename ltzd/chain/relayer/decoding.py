@@ -6,7 +6,6 @@ mean exactly what was checked.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -95,8 +94,7 @@ def _call_in(contract: str, data: bytes) -> DecodedCall:
     return DecodedCall(shape.row, shape.arguments_in(data), data)
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
+class _Shape(msgspec.Struct, frozen=True):
     """The encoding of a function of the table: argument types by name, dynamic ones last."""
 
     row: AllowedCall

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from ltzd.cli.books import report as books_report
 from ltzd.cli.output import print_json, print_message
@@ -18,8 +19,7 @@ _NEVER = frozenset({"supply_and_balances_differ", "nodes_contradict"})
 _LONGEST_REASON = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True):
     """Rows of one kind, all of them if `every`, and why they are as they are."""
 
     kind: str

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from ltzd.chain.contracts import ltz_state
 from ltzd.chain.contracts.ltz_state import LtzState

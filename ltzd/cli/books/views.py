@@ -1,10 +1,10 @@
 """Shows a report of `ltzd books` as text or as JSON."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -14,8 +14,7 @@ from ltzd.store.books.figures import Period
 from ltzd.values import ZERO_ADDRESS, Address, hex_of, iso
 
 
-@dataclass(frozen=True, slots=True)
-class BrandFigures:
+class BrandFigures(msgspec.Struct, frozen=True):
     """`name` is None for a deleted brand and for payments without a brand (`ZERO_ADDRESS`)."""
 
     id: Address
@@ -27,8 +26,7 @@ class BrandFigures:
         return self.name or ("no brand" if self.id == ZERO_ADDRESS else "unknown brand")
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """`indexed` is None if the report is for one brand, or no chain is indexed.
 
     `supply` is LTZ's own total supply; it is None, with a reason in `notes`, if it was not read.

@@ -6,9 +6,9 @@ file, with everything that such a file does not contain in comments.
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from rich.table import Column, Table
 
 from ltzd.cli.brand.lookup import find_brand
@@ -30,8 +30,7 @@ from ltzd.values import hex_of, iso
 DNS_LABEL = "_ltz"
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """A brand as `show` prints it. `token` is its verification token, if it has one."""
 
     record: BrandRecord

@@ -3,10 +3,11 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from operator import attrgetter
 from pathlib import Path
+
+import msgspec
 
 from ltzd.chain.deployment import deployed_file
 from ltzd.chain.deployment.agreement import AgreeingNodes
@@ -28,8 +29,7 @@ from ltzd.values import Address, Hash32, address_of, checksummed, hex_of
 _GWEI = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 
-@dataclass(frozen=True, slots=True)
-class DeploymentTarget:
+class DeploymentTarget(msgspec.Struct, frozen=True):
     """`chain_id` is the chain that the person intends; a node on another chain is refused."""
 
     config: Path
@@ -37,8 +37,7 @@ class DeploymentTarget:
     chain_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Roles:
+class Roles(msgspec.Struct, frozen=True):
     """The options with addresses and amounts, as text."""
 
     admin: str | None

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -38,8 +38,7 @@ _AT_ONCE = 10_000
 _STYLES = {"failed": "bold red", "queued": "yellow", "published": "yellow"}
 
 
-@dataclass(frozen=True, slots=True)
-class EventFilter:
+class EventFilter(msgspec.Struct, frozen=True):
     """The options of `event list` and `event tail` as typed."""
 
     brand: str | None = None

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from ltzd.cli.index.progress import block_progress
 from ltzd.cli.index.target import IndexTarget, OpenIndex, open_index
@@ -24,8 +25,7 @@ _ATTEMPTS = 5
 _PAUSE_SECONDS = 1.0
 
 
-@dataclass(slots=True)
-class IndexReport:
+class IndexReport(msgspec.Struct):
     """The blocks first…last. `stopped` is why the index is stopped after the command, or None.
 
     `corrected` counts the facts that were corrected. `has_uncorrected` tells whether corrections
@@ -35,10 +35,10 @@ class IndexReport:
     first: int
     last: int
     repairs: bool
-    counts: Counter[str] = field(default_factory=Counter)
-    differences: list[Difference] = field(default_factory=list)
-    undecided: list[int] = field(default_factory=list)
-    derived: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = msgspec.field(default_factory=Counter)
+    differences: list[Difference] = msgspec.field(default_factory=list)
+    undecided: list[int] = msgspec.field(default_factory=list)
+    derived: Counter[str] = msgspec.field(default_factory=Counter)
     """Rows that do not follow from the facts, by table; compared only with all blocks."""
     corrected: int = 0
     has_uncorrected: bool = False

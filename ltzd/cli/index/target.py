@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from ltzd.chain.node.node import Node
 from ltzd.chain.pool.chain_check import ExpectedChain
 from ltzd.chain.pool.pool import NodePool
@@ -31,8 +33,7 @@ class IndexTarget:
     addresses: Mapping[str, Address]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenIndex:
+class OpenIndex(msgspec.Struct, frozen=True):
     """`node` is the best node now; the others are asked for second opinions."""
 
     pool: Pool

@@ -3,8 +3,9 @@
 import asyncio
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from ltzd.cli.command_node import answering_nodes
 from ltzd.cli.output import print_json, print_message
@@ -19,8 +20,7 @@ from ltzd.store.operator.wallets import WalletState
 from ltzd.values import Address, checksummed, iso
 
 
-@dataclass(frozen=True, slots=True)
-class Adoption:
+class Adoption(msgspec.Struct, frozen=True):
     """`is_confirmed` skips the question; the wallet is watched for `watch_seconds` after it."""
 
     wallet: str

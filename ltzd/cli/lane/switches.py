@@ -7,8 +7,9 @@ processes that serve them to say that it is in force.
 import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from ltzd.cli.output import print_json, print_message
 from ltzd.cli.targets import Target, open_connection
@@ -26,8 +27,7 @@ _POLL_SECONDS = 0.1
 _LONGEST_REASON = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """The lanes that a command is for, as its options name them."""
 
     wallets: tuple[str, ...]
@@ -43,8 +43,7 @@ class Selection:
         return [parse_address(text) for text in self.wallets]
 
 
-@dataclass(frozen=True, slots=True)
-class Switched:
+class Switched(msgspec.Struct, frozen=True):
     """A lane before the change and after it. `is_in_force` is None if no process serves it."""
 
     before: LaneView

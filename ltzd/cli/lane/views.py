@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from rich.table import Column, Table
 
 from ltzd.chain.node.answers.typed import Account
@@ -23,8 +23,7 @@ from ltzd.store.operator.wallets import WalletState
 from ltzd.values import ETHER, Address, checksummed, iso, iso_or_none
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAnswers:
+class NodeAnswers(msgspec.Struct, frozen=True):
     """The wallets as each node shows them after its newest block, by the node's name.
 
     `faults` are sentences about the nodes that are missing.

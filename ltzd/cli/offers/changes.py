@@ -7,7 +7,8 @@ options, NotFound, Refused, Misconfigured and Unavailable.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ltzd.chain.contracts import offers
 from ltzd.chain.contracts.offers import CollectionSettings, ItemOffer, ItemSettings

@@ -7,12 +7,12 @@ passes its values by name; an option that was not given is None.
 # ruff: noqa: PLC0415 - each command imports what it runs only when it runs
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any, cast
 
+import msgspec
 import typer
 
 from ltzd.cli.options import (
@@ -81,8 +81,7 @@ TARGET = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeCommand:
+class ChangeCommand(msgspec.Struct, frozen=True):
     """A command that sends one transaction; `function` is of `changes`."""
 
     help: str
@@ -90,8 +89,7 @@ class ChangeCommand:
     parameters: tuple[Parameter, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OfferGroup:
+class OfferGroup(msgspec.Struct, frozen=True):
     """A group of the commands `create`, `set` and `list`; `view` is a function of `views`."""
 
     name: str

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+import msgspec
 
 from ltzd.chain.contracts.offers import OfferReader
 from ltzd.chain.deployment.agreement import AgreeingNodes
@@ -33,8 +34,7 @@ _REVERT_EXPLANATIONS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SigningOptions:
+class SigningOptions(msgspec.Struct, frozen=True):
     """The options of a command that sends: either `key`, which signs, or `unsigned`, which prints.
 
     `sender` is the text of `--from`, the account that a printed transaction is simulated for.
@@ -56,8 +56,7 @@ class SigningOptions:
         return [*faults, *parse_sender(self.sender)[1]]
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(msgspec.Struct, frozen=True):
     """One command's transactions: `mined` ones, or those that a multisig shall send, as JSON."""
 
     mined: Sequence[ConfirmedTransaction] = ()

@@ -7,10 +7,10 @@ outcome after the wait is withdrawn, so that no lane does it later when nobody e
 import asyncio
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
+import msgspec
 import typer
 
 from ltzd.cli.output import print_json, print_message
@@ -36,8 +36,7 @@ _REPEATED_SECONDS = 15.0
 _LOCK_MILLISECONDS = 3000
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """`wait_seconds` bounds the wait for the lane; `leaves`: the request stays open after it."""
 
     action: Action
@@ -48,8 +47,7 @@ class Request:
     anyway: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """The transaction after the request, its lane, and how the request ended."""
 
     view: TransactionView

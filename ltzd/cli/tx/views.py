@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from rich.console import Group
 from rich.table import Column, Table
 
@@ -23,8 +23,7 @@ from ltzd.store.operator.transaction_views import OPEN, TransactionSummary, Tran
 from ltzd.values import Address, checksummed, hex_of, iso, iso_or_none
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     wallet: str | None
     state: str
     is_stuck: bool

@@ -1,7 +1,8 @@
 """Reads what the chain knows of a new wallet: its gas money, its past and its roles."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.chain.contracts import ltz
 from ltzd.chain.contracts.access_control import decode_has_role, has_role_call
@@ -16,8 +17,7 @@ from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.values import LTZ, Address, checksummed
 
 
-@dataclass(frozen=True, slots=True)
-class WalletOnChain:
+class WalletOnChain(msgspec.Struct, frozen=True):
     """`roles` tells of each role that the wallet's kind needs whether the wallet has it.
 
     `mint_limit` is in LTZ's smallest unit, and None for a relay wallet.

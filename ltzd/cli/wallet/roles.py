@@ -7,9 +7,10 @@ is there, or gone, at every node needs no transaction: a repeated command sends 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+import msgspec
 
 from ltzd.chain.contracts import contract_abi
 from ltzd.chain.contracts.access_control import decode_has_role, has_role_call
@@ -38,8 +39,7 @@ _REVOKING = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RoleTarget:
+class RoleTarget(msgspec.Struct, frozen=True):
     wallet: WalletTarget
     chain: ChainTarget
 
@@ -48,8 +48,7 @@ TargetResolver = Callable[[], RoleTarget]
 """Called after the options are validated, so that their faults are reported first."""
 
 
-@dataclass(frozen=True, slots=True)
-class GrantOptions:
+class GrantOptions(msgspec.Struct, frozen=True):
     """`mint_limit` is in LTZ, as a text; only a mint wallet has one."""
 
     kind: str
@@ -71,8 +70,7 @@ class GrantOptions:
         return limit
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(msgspec.Struct, frozen=True):
     contract: str
     role: str
     data: bytes

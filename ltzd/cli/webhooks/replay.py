@@ -8,9 +8,10 @@ so `enable` is simply repeated.
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import astuple
 from datetime import UTC, datetime
 from uuid import UUID
+
+from msgspec.structs import astuple
 
 from ltzd.cli.brand.lookup import describe_brand, find_brand
 from ltzd.cli.output import print_json, print_message

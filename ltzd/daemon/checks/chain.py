@@ -7,7 +7,8 @@ it, and what only a node can tell is a warning.
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.chain.node.node import Node
 from ltzd.chain.pool.pool import NodePool
@@ -23,8 +24,7 @@ from ltzd.rules.checks.clocks import BlockSighting
 from ltzd.rules.checks.findings import Finding, fault, ok, warning
 
 
-@dataclass(frozen=True, slots=True)
-class ChainPolicy:
+class ChainPolicy(msgspec.Struct, frozen=True):
     """`answer_seconds` bounds the wait for nodes, `longest_wait` that for the next block."""
 
     answer_seconds: float = 4.0

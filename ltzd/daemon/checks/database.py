@@ -3,10 +3,10 @@
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 
 import asyncpg
+import msgspec
 
 from ltzd.daemon.checks import pooler_and_replica
 from ltzd.daemon.settings.settings import Settings
@@ -34,15 +34,14 @@ _COMMITS_HANG = fault(
 )
 
 
-@dataclass(slots=True)
-class DatabaseExamination:
+class DatabaseExamination(msgspec.Struct):
     """`chain` is the chain that the database follows, None for a new or absent database."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Finding] = msgspec.field(default_factory=list)
     chain: ChainIdentity | None = None
-    has_worked: set[Address] = field(default_factory=set)
+    has_worked: set[Address] = msgspec.field(default_factory=set)
     """The given wallets that have sent a transaction."""
-    retired: dict[Address, datetime] = field(default_factory=dict)
+    retired: dict[Address, datetime] = msgspec.field(default_factory=dict)
     """The given wallets that ltzd never signs with again, with the time of their retirement."""
 
 

@@ -5,8 +5,8 @@ Nothing is changed: no schema is made, no row is written, no transaction is sent
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from ltzd.daemon.certificates import Certificates
@@ -24,8 +24,7 @@ log = structlog.get_logger()
 DEFAULT_CHAIN_POLICY = ChainPolicy()
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
+class Examination(msgspec.Struct, frozen=True):
     """The findings in the order of the checks, and the wallets of the settings that opened."""
 
     findings: Sequence[Finding]

@@ -1,6 +1,6 @@
 """Checks the pooler and the standby: that each leads to the same database, and what it can do."""
 
-from dataclasses import dataclass
+import msgspec
 
 from ltzd.daemon.settings.settings import Settings
 from ltzd.errors import DatabaseUnavailable, Misconfigured
@@ -77,8 +77,7 @@ async def _replica(url: str, direct: ServerIdentity) -> Finding:
     return ok(route.check, f"The standby follows the same database: {server_of(url)}.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Route:
+class _Route(msgspec.Struct, frozen=True):
     """The name of a check, and the setting of [database] that it is about."""
 
     check: str

@@ -5,9 +5,9 @@ add` has added. The keys that are given tell its kind.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
+import msgspec
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from ltzd.daemon.settings.section import Section
@@ -110,8 +110,7 @@ class TreasurySettings(SignerSettings):
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class NamedWallet:
+class NamedWallet(msgspec.Struct, frozen=True):
     """A wallet that the settings name. `setting` is the setting's name, for messages."""
 
     setting: str

@@ -8,11 +8,12 @@ once, are kept in the data directory for `dev.json`.
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import msgspec
 
 from ltzd.errors import Misconfigured
 from ltzd.rules.brands.configuration import Brand, parse_brand_file
@@ -24,8 +25,7 @@ from ltzd.store.brands import configurations as brands
 from ltzd.store.encryption.sealing import Sealer
 
 
-@dataclass(frozen=True, slots=True)
-class DemoBrand:
+class DemoBrand(msgspec.Struct, frozen=True):
     """A brand as its file declares it; `section` is its part of dev.json."""
 
     brand: Brand

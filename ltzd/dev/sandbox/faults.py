@@ -6,10 +6,11 @@ handled; `drop: "reply"` handles the request and then cuts the connection.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
+import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from msgspec.structs import replace
 
 from ltzd.dev.sandbox.oauth import errors as account_errors
 from ltzd.dev.sandbox.payments.errors import ordered_fault
@@ -39,8 +40,7 @@ _FIELDS = ("service", "delaySeconds", "status", "drop", "retryAfterSeconds", "ti
 _MOST_TIMES = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True):
     times: int
     delay_seconds: float = 0.0
     status: int | None = None

@@ -41,9 +41,9 @@ def _sections(sandbox: Sandbox) -> Iterator[tuple[str, Mapping[str, object]]]:
             "signing_secret": payments.signing_secret,
         },
     )
-    accounts = asdict(sandbox.accounts_policy())
+    accounts = sandbox.accounts_policy()
     for provider in PROVIDERS:
-        yield f"accounts.{provider}", accounts[provider]
+        yield f"accounts.{provider}", asdict(getattr(accounts, provider))
     yield "chat", {"levels_url": sandbox.levels_url()}
     yield "site", {"base_url": sandbox.site_url}
     dns = sandbox.dns_policy()

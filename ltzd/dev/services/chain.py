@@ -11,11 +11,11 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import aiohttp
+import msgspec
 
 from ltzd.concurrency.clock import loop_time
 from ltzd.dev.services import ports, processes
@@ -31,8 +31,7 @@ START_SECONDS = 60.0
 Kind = Literal["tester", "anvil"]
 
 
-@dataclass(frozen=True, slots=True)
-class DevChain:
+class DevChain(msgspec.Struct, frozen=True):
     rpc_url: str
     kind: Kind
     chain_id: int

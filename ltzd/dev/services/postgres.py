@@ -18,11 +18,11 @@ import pwd
 import secrets
 import shutil
 import signal
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import asyncpg
+import msgspec
 import psutil
 
 from ltzd.concurrency.clock import loop_time
@@ -49,8 +49,7 @@ SETTINGS = {
 UNSAFE_BUT_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
-@dataclass(frozen=True, slots=True)
-class Database:
+class Database(msgspec.Struct, frozen=True):
     url: str
     service: Service
 

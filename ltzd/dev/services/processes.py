@@ -14,9 +14,9 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import psutil
 
 from ltzd.concurrency.clock import loop_time
@@ -37,8 +37,7 @@ _FULL_DISK = "No space left on device"
 _children: dict[int, int | None] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(msgspec.Struct, frozen=True):
     """A service's process; one whose `variant` differs from the requested one is replaced."""
 
     name: str
@@ -53,8 +52,7 @@ class Service:
     """The size of the log, which earlier processes share, when this process started."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunAs:
+class RunAs(msgspec.Struct, frozen=True):
     """The user of a service; `keep_file_access` lets it enter folders that only root may enter."""
 
     uid: int

@@ -6,9 +6,9 @@ A service that the options name by URL is used as it is and neither started nor 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
@@ -29,8 +29,7 @@ _ANSWER_SECONDS = 5.0
 _STRAGGLER_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class DevServices:
+class DevServices(msgspec.Struct, frozen=True):
     """`started` names the services that were started here, which must stay alive."""
 
     database_url: str

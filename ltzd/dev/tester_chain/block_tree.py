@@ -4,7 +4,7 @@ A lookup by block hash also finds blocks that a reorg or revert has orphaned. Lo
 by transaction hash find canonical blocks only.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from ltzd.dev.tester_chain.execution.block import MinedBlock
 from ltzd.values import Hash32
@@ -13,8 +13,7 @@ SAFE_DEPTH = 32
 FINALIZED_DEPTH = 64
 
 
-@dataclass(frozen=True)
-class HeadChange:
+class HeadChange(msgspec.Struct, frozen=True):
     """Blocks orphaned by a new head, newest first, and blocks added by it, oldest first."""
 
     removed: tuple[MinedBlock, ...]

@@ -7,9 +7,10 @@ holds one lock, which sending a transaction does not take. The callbacks in `hea
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+
+import msgspec
 
 from ltzd.concurrency.clock import loop_time
 from ltzd.dev.tester_chain.block_tree import BlockTree, HeadChange
@@ -32,8 +33,7 @@ _CANDIDATES_AT_MOST = BLOCK_GAS_LIMIT // 21_000
 _READERS = 2
 
 
-@dataclass(frozen=True)
-class ChainSnapshot:
+class ChainSnapshot(msgspec.Struct, frozen=True):
     head: MinedBlock
     state_root: Hash32
     offset_seconds: int

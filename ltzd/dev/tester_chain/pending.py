@@ -7,9 +7,10 @@ the pool, the head has changed, or the block was begun more than ten seconds of 
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from ltzd.dev.tester_chain.execution.block import MinedBlock
 from ltzd.dev.tester_chain.execution.block_builder import BlockPlan

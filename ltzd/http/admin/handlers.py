@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+import msgspec
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sanic.request import Request
 
@@ -83,8 +84,7 @@ class AdminPolicy:
     conditions: ConditionPolicy = field(default_factory=ConditionPolicy)
 
 
-@dataclass(frozen=True, slots=True)
-class AdminSources:
+class AdminSources(msgspec.Struct, frozen=True):
     """Conditions are judged from `cluster`, whose queries are bounded; `facts` has the figures.
 
     Both raise DatabaseUnavailable. `own` has the conditions that only this process can see, and

@@ -6,7 +6,8 @@ share, in turns by address. A brand that does not exist counts as none.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.errors import SiteUnknown
 from ltzd.http.admission.gate import Asker
@@ -40,8 +41,7 @@ _Brand = Callable[[str, Header, bytes], str | None]
 """The brand that a request names in its query, headers or body."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Endpoint:
+class _Endpoint(msgspec.Struct, frozen=True):
     """An endpoint. `surface` is the party of its callers who name no brand."""
 
     surface: str

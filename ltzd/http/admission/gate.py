@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from time import perf_counter, thread_time
 
 import msgspec
@@ -77,18 +76,16 @@ class Slot:
             gate.release(self._asker)
 
 
-@dataclass(eq=False, slots=True)
-class _Waiting:
+class _Waiting(msgspec.Struct, eq=False):
     asker: Asker
     future: asyncio.Future[Slot]
     since: float
 
 
-@dataclass(slots=True)
-class _Slots:
+class _Slots(msgspec.Struct):
     """The slots that are held, by party and in all."""
 
-    held: Counter[str] = field(default_factory=Counter)
+    held: Counter[str] = msgspec.field(default_factory=Counter)
     total: int = 0
 
 

@@ -11,10 +11,10 @@ import re
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Any
 
+import msgspec
 from cachetools import LRUCache
 from sanic.headers import format_http1_response
 
@@ -38,8 +38,7 @@ ReplyTo = Callable[[LtzdError, str, str | None], Reply]
 """The answer to an error at this path, for a page of this origin."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
+class _Head(msgspec.Struct, frozen=True):
     """A head that may be refused. `request_id` is the caller's, or empty."""
 
     method: str
@@ -52,8 +51,7 @@ class _Head:
     request_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(msgspec.Struct, frozen=True):
     """`head` lacks its last header, the request's id, and its end."""
 
     head: bytes

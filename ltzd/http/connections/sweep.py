@@ -6,7 +6,8 @@ one, would keep its connection for ever.
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd import telemetry
 from ltzd.concurrency.clock import Clock, loop_time
@@ -18,8 +19,7 @@ _SLICE = 500
 _STATES = ("idle", "receiving", "working", "unread")
 
 
-@dataclass(frozen=True, slots=True)
-class SlownessPolicy:
+class SlownessPolicy(msgspec.Struct, frozen=True):
     """Seconds for a head and a body to arrive whole, and for a client to read some of an answer.
 
     `buffer_bytes` bounds what all requests that have not arrived hold together.

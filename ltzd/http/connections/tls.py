@@ -9,9 +9,10 @@ import asyncio
 import socket
 import ssl
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from ltzd.http.connections.protocol import BoundedProtocol
 
@@ -20,8 +21,7 @@ _ENCRYPTED_BYTES = 16 * 1024
 The event loop's own limit is a quarter of a megabyte, for which it needs 0.7 MB."""
 
 
-@dataclass(frozen=True, slots=True)
-class TlsHandshakes:
+class TlsHandshakes(msgspec.Struct, frozen=True):
     """`handshake_seconds` bounds a handshake, `shutdown_seconds` the wait for the client's
     close_notify."""
 

@@ -1,6 +1,6 @@
 """The invalidation endpoints as the OpenAPI document describes them."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ltzd.errors import InvalidFields, LtzdError, MissingFields, Unauthorized
 from ltzd.http.constraints.errors import ERRORS

@@ -4,7 +4,8 @@ An operation may replace an example by its own: see `Operation.error_examples`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd import errors
 from ltzd.actions.site_plugin.members import no_email
@@ -17,8 +18,7 @@ _EVENT_ID = "6f1c2a3e-0b1d-4d52-9a55-0c8f4c3f0b1a"
 _CONTRACT = "0xdbF03B407c01E7cD3CBea99509d93f8DDDC8C6FB"
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorCause:
+class ErrorCause(msgspec.Struct, frozen=True):
     condition: str
     example: LtzdError
 

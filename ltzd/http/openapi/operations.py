@@ -6,10 +6,11 @@ formatted by the code that sends it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
+import msgspec
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from ltzd.errors import LtzdError, Overloaded, Refused, ShareExceeded
@@ -43,8 +44,7 @@ def declared_errors(handler: Callable[..., Any]) -> tuple[type[LtzdError], ...]:
     return _declared.get(handler, ())
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(msgspec.Struct, frozen=True):
     """`place` is `path`, `query` or `header`."""
 
     name: str
@@ -54,8 +54,7 @@ class Parameter:
     description: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Credential:
+class Credential(msgspec.Struct, frozen=True):
     """A form of the Authorization header: a security scheme of the document, with this name.
 
     OpenAPI ignores a parameter of the name Authorization.
@@ -67,8 +66,7 @@ class Credential:
     required: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseHeader:
+class ResponseHeader(msgspec.Struct, frozen=True):
     name: str
     description: str
     schema: Mapping[str, object]
@@ -82,8 +80,7 @@ AGE = ResponseHeader(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """The response with one status. `media_type` is that of a body that is not JSON.
 
     `model` is None for such a body, and for a response without a body.
@@ -91,7 +88,7 @@ class Response:
 
     description: str
     model: type[BaseModel] | None
-    examples: Examples = field(default_factory=dict)
+    examples: Examples = msgspec.field(default_factory=dict)
     headers: tuple[ResponseHeader, ...] = ()
     media_type: str | None = None
 
@@ -152,8 +149,7 @@ ERROR_HEADERS: Mapping[str, ResponseHeader] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RateWindow:
+class RateWindow(msgspec.Struct, frozen=True):
     """The X-RateLimit headers of an endpoint. `statuses` carry them; if it is None, all do."""
 
     counts: str
@@ -172,8 +168,7 @@ class RateWindow:
 NO_WINDOW = RateWindow("", frozenset())
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(msgspec.Struct, frozen=True, dict=True):
     """One endpoint. Its error responses follow from what `handler` declares.
 
     `errors` is the surface's format. `error_examples` replace the default example of the classes
@@ -186,9 +181,9 @@ class Operation:
     summary: str
     success: Mapping[int, Response]
     errors: ErrorFormat
-    error_examples: Mapping[str, LtzdError] = field(default_factory=dict)
+    error_examples: Mapping[str, LtzdError] = msgspec.field(default_factory=dict)
     request: type[BaseModel] | None = None
-    request_examples: Examples = field(default_factory=dict)
+    request_examples: Examples = msgspec.field(default_factory=dict)
     body_limit: int = EVENT_HANDLER_LIMIT
     parameters: tuple[Parameter, ...] = ()
     headers: tuple[ResponseHeader, ...] = ()

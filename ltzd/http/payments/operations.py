@@ -1,6 +1,6 @@
 """Checkout, payment mints and the payment webhook as the OpenAPI document describes them."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ltzd.actions.payments import MintedPayment
 from ltzd.errors import InvalidFields, PaymentRefused

@@ -4,9 +4,9 @@ Field names have underscores, as the specification writes them.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
+from msgspec.structs import replace
 from pydantic import ConfigDict, Field, WithJsonSchema
 
 from ltzd.actions.pregeneration import PregenerationRequest

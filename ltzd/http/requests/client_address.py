@@ -7,10 +7,10 @@ forged.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
+import msgspec
 from sanic.request import Request
 
 from ltzd.http.errors import HttpsRequired
@@ -24,8 +24,7 @@ _MAX_LENGTH = 64
 _WITH_PORT = re.compile(r"\[([^\[\]]+)\](?::[0-9]{1,5})?|([0-9.]+):[0-9]{1,5}")
 
 
-@dataclass(frozen=True, slots=True)
-class Proxies:
+class Proxies(msgspec.Struct, frozen=True):
     """The trusted reverse proxies: the most that a request passes, and their networks."""
 
     count: int = 0

@@ -7,8 +7,8 @@ shows it in the X-RateLimit headers of the response.
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 from sanic.request import Request
 
 from ltzd.cache.rate_limits import RateLimit, RateLimits, RateLimitStatus
@@ -17,8 +17,7 @@ from ltzd.http.requests.client_address import client_network
 from ltzd.rules.relayer.calls import RelayWindow
 
 
-@dataclass(frozen=True, slots=True)
-class PerClientLimits:
+class PerClientLimits(msgspec.Struct, frozen=True):
     """The limits of one client address, by what is counted."""
 
     relayer: RateLimit

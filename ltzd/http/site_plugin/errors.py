@@ -6,8 +6,8 @@ Faults of the HTTP request have the codes of WordPress.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from ltzd.http.errors import FIXED_TEXTS, ErrorReply, HttpError, RequestError
@@ -124,8 +124,7 @@ class SitePluginError(ResponseModel):
     data: SitePluginErrorData
 
 
-@dataclass(frozen=True, slots=True)
-class SitePluginErrors:
+class SitePluginErrors(msgspec.Struct, frozen=True):
     """The error format. `base` is the path of the API, to which its endpoints are relative."""
 
     base: str

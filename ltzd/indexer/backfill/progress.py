@@ -5,8 +5,8 @@ rows of any indexer.
 """
 
 from collections import deque
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from ltzd import telemetry
@@ -20,8 +20,7 @@ _LEAST_SECONDS = 0.5
 """The least time between the first and the newest commit: a shorter time gives no rate."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Commit:
+class _Commit(msgspec.Struct, frozen=True):
     at: float
     number: int
     events: int

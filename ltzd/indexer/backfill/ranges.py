@@ -8,7 +8,8 @@ behind it are kept. The memory for ranges is bounded, whatever the blocks hold.
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd import telemetry
 from ltzd.chain.node.node import Node
@@ -23,8 +24,7 @@ _HELD_FACTOR = 3
 """Memory for a byte of JSON while an answer is decoded."""
 
 
-@dataclass(slots=True, eq=False)
-class _PendingRange:
+class _PendingRange(msgspec.Struct, eq=False):
     """The blocks first…last, which `task` reads; the task may return fewer of them."""
 
     first: int

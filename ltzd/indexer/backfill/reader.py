@@ -7,10 +7,11 @@ logs are checked by the hashes and the blooms of all blocks of the range, and by
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
+
+import msgspec
 
 from ltzd.chain.node.answers.typed import LARGEST_INDEX, Header, quantity
 from ltzd.chain.node.log_entries import LogEntry, json_bytes, log_entries
@@ -42,8 +43,7 @@ _LOGS_PER_SLICE = 1_000
 """Logs that are made rows before other tasks of this process run."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRange:
+class ReadRange(msgspec.Struct, frozen=True):
     """Blocks first…last, ready to be committed. `json_bytes` is the size of their logs as JSON."""
 
     first: int

@@ -1,7 +1,8 @@
 """Reads all logs of a block in doubt: proved by the block's hash, or confirmed by another node."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.chain.node import bloom
 from ltzd.chain.node.answers.typed import Header, quantity
@@ -11,8 +12,7 @@ from ltzd.indexer.contracts import IndexedContract, NodeLog
 from ltzd.values import address_of, hash_of
 
 
-@dataclass(frozen=True, slots=True)
-class BlockLogs:
+class BlockLogs(msgspec.Struct, frozen=True):
     """All logs of the contracts in a block. `is_proved`: the block's hash proves them."""
 
     logs: Sequence[NodeLog]

@@ -6,7 +6,8 @@ that; there the totals and the audit find missing logs.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.chain.node import bloom
 from ltzd.chain.node.answers.typed import Header
@@ -18,8 +19,7 @@ _PROBES = 3
 """Blocks that are asked about if a whole range seems to have no logs, and no bloom proves it."""
 
 
-@dataclass(frozen=True, slots=True)
-class RangeDoubts:
+class RangeDoubts(msgspec.Struct, frozen=True):
     """`doubted` blocks lack a log according to their bloom; `open` blocks may lack one."""
 
     doubted: Sequence[Header]

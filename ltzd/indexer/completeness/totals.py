@@ -6,7 +6,8 @@ answers hide, and needs no old state while the index is near the head.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.chain.contracts import abi_words, business_escrow, ltz, perk_nft, points_sale
 from ltzd.chain.node.answers.typed import Header, Revert
@@ -22,8 +23,7 @@ _COLLECTION_COUNT = abi_words.selector("collectionCount()")
 _OWNER_OF = abi_words.selector("ownerOf(uint256)")
 
 
-@dataclass(frozen=True, slots=True)
-class Total:
+class Total(msgspec.Struct, frozen=True):
     """A number that the tables know, and the call that asks the contract for it.
 
     `decode` raises ValueError for an answer of another form.
@@ -36,8 +36,7 @@ class Total:
     indexed: object
 
 
-@dataclass(frozen=True, slots=True)
-class TotalDifference:
+class TotalDifference(msgspec.Struct, frozen=True):
     """`difference` is what the chain has more than the index, or both values as text."""
 
     name: str
@@ -47,8 +46,7 @@ class TotalDifference:
         return f"{self.name}: {self.difference}"
 
 
-@dataclass(frozen=True, slots=True)
-class TotalsCheck:
+class TotalsCheck(msgspec.Struct, frozen=True):
     """`differences` is None if the node lacks the state or the contracts."""
 
     cursor: Cursor

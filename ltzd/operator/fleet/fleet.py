@@ -9,10 +9,10 @@ signer that does not open, or a lane that fails, never ends another lane.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
+import msgspec
 
 from ltzd.chain.signing import WalletSigner
 from ltzd.concurrency.loggable_errors import loggable_reason
@@ -32,8 +32,7 @@ SignerOpening = AbstractAsyncContextManager[WalletSigner]
 """A signer that is open until the end of the block. Raises Misconfigured, SignerUnavailable."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsWallet:
+class SettingsWallet(msgspec.Struct, frozen=True):
     """A wallet that the settings name; `setting` is the setting's name.
 
     `address` is None until a remote signer has told it.
@@ -45,8 +44,7 @@ class SettingsWallet:
     address: Address | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FleetParts:
+class FleetParts(msgspec.Struct, frozen=True):
     """How the fleet opens signers and makes lanes.
 
     `open_signer` reads the reference in a wallet's row. `watch` makes the lane without a key that
@@ -59,8 +57,7 @@ class FleetParts:
     on_size: Callable[[int], None] = lambda _size: None
 
 
-@dataclass(frozen=True, slots=True)
-class UnservedWallet:
+class UnservedWallet(msgspec.Struct, frozen=True):
     """`name` is the setting's name or the wallet's address; `is_required` as in `LaneSlot`."""
 
     kind: str
@@ -73,8 +70,7 @@ class UnservedWallet:
         return f"Wallet {self.kind} {self.name} is not served by this process: {self.fault}"
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(msgspec.Struct):
     """A slot, its task, and the part of the wallet's row that the slot was made from."""
 
     slot: LaneSlot

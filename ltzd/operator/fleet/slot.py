@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from ltzd import telemetry
@@ -55,8 +55,7 @@ class WalletRetired(Misconfigured):
     """A person has decided that no lane shall sign for this wallet."""
 
 
-@dataclass(frozen=True, slots=True)
-class SlotPauses:
+class SlotPauses(msgspec.Struct, frozen=True):
     """Seconds between two attempts to open a lane, or to run it after it has failed.
 
     The pause doubles from `first` to `longest` for a fault that a person must correct: decrypting a

@@ -7,7 +7,8 @@ An answer that lacks a wallet's facts, or no answer, leaves the last facts as th
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.chain.contracts import ltz
 from ltzd.chain.node.node import Node
@@ -20,8 +21,7 @@ from ltzd.values import Address
 PERIOD_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class WalletRights:
+class WalletRights(msgspec.Struct, frozen=True):
     """`missing_roles` has names such as `LTZ.MINTER`; `mint_limit_is_zero` is of a mint wallet."""
 
     missing_roles: tuple[str, ...] = ()

@@ -9,10 +9,11 @@ smallest unit.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from uuid import UUID
 
+import msgspec
 import structlog
+from msgspec.structs import replace
 
 from ltzd.chain.contracts import ltz
 from ltzd.chain.node.rpc import RpcError
@@ -38,8 +39,7 @@ MINT_LIMITS_DIFFER = "mint_limit"
 """Nodes show different mint limits of a wallet after the same block."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Limit:
+class _Limit(msgspec.Struct, frozen=True):
     capacity: int
     window_seconds: int
     available: int

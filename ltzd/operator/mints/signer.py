@@ -3,8 +3,8 @@
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from ltzd import telemetry, tracing
@@ -41,8 +41,7 @@ _RACE_PAUSES = (0.001, 0.003, 0.01, 0.03)
 """Seconds, at most, before the lane looks again after other lanes have claimed what it saw."""
 
 
-@dataclass(frozen=True, slots=True)
-class MintCounters:
+class MintCounters(msgspec.Struct, frozen=True):
     """Where a term begins: the lane's next nonce, its references, and the brand that was served
     last. `ran_out_of_gas`: one of the latest mints did."""
 

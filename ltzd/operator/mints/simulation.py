@@ -11,9 +11,9 @@ that does not suffice, the limits of all mints are raised.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
+import msgspec
 import structlog
 
 from ltzd import telemetry
@@ -52,16 +52,14 @@ LTZ panics only for a node that mixes the states of two blocks: the time is befo
 """
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedMint:
+class PlannedMint(msgspec.Struct, frozen=True):
     """Rewards that are to be minted together, with this gas limit."""
 
     batch: Batch
     gas_limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class MintBatch:
+class MintBatch(msgspec.Struct, frozen=True):
     """Rewards that the lane wants to mint with its next references.
 
     `percent` is the factor for the gas limit, since mints of these rewards ran out of gas before.

@@ -8,7 +8,8 @@ attempt, so what it knows of the transaction is current.
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.errors import SignerUnavailable
 from ltzd.operator.in_flight import InFlightTransactions
@@ -37,8 +38,7 @@ Store = Callable[[OpenTransaction, Attempt], Awaitable[None]]
 """Stores an attempt of a transaction, given as it is now."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Signing:
+class _Signing(msgspec.Struct, frozen=True):
     tx: OpenTransaction
     task: asyncio.Task[Attempt]
     reservation: AbstractContextManager[None]

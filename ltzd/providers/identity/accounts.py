@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from ltzd.errors import AccountRefused, InvalidFields, LtzdError
 from ltzd.providers.email_addresses import proven_address
 from ltzd.providers.outbound.http_client import MalformedAnswerError
@@ -24,23 +26,21 @@ _NAME = re.compile(rf"[^{_FORBIDDEN}]{{1,256}}")
 _SHORT_NAME = re.compile(rf"[^{_FORBIDDEN}]{{1,50}}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(msgspec.Struct, frozen=True):
     """`accepted` describes the pattern to a caller, after "the identity provider takes"."""
 
     pattern: re.Pattern[str]
     accepted: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(msgspec.Struct, frozen=True):
     """`key` is the row's field with the account's id, `required` the other fields of an import.
 
     `lookup` is a path under /v1/users and the row's field that goes into its body.
     """
 
     type: str
-    required: Mapping[str, _Field] = field(default_factory=dict)
+    required: Mapping[str, _Field] = msgspec.field(default_factory=dict)
     lookup: tuple[str, str] | None = None
     key: str = "subject"
     id_pattern: re.Pattern[str] = _SUBJECT

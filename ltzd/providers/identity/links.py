@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 from cachetools import LRUCache
 
 from ltzd.concurrency.clock import Clock
@@ -49,8 +50,7 @@ class UserLinks:
     home: Address | None = None
 
 
-@dataclass(slots=True)
-class _CachedLinks:
+class _CachedLinks(msgspec.Struct):
     links: UserLinks
     read_at: float
     failed_at: float = float("-inf")

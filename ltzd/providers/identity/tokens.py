@@ -87,8 +87,7 @@ _claims_decoder = msgspec.json.Decoder(_Claims)
 _ACCEPTED = telemetry.TOKEN_CHECKS.labels("accepted")
 
 
-@dataclass(slots=True)
-class _VerifiedToken:
+class _VerifiedToken(msgspec.Struct):
     """The contents of a token whose signature `key` has made; `kid` is the id of this key.
 
     `length` is that of the token's text. `user` is None until the token's claims have once been

@@ -9,6 +9,8 @@ changes hands, and an e-mail address that nobody has proven may be another user'
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from ltzd.concurrency.fair_slots import FairSlots
 from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import IdentityUnavailable
@@ -29,8 +31,7 @@ _NAME_REFUSED = frozenset({"invalid_data", "allowlist_rejected"})
 _LINKED_ELSEWHERE = frozenset({"linked_to_another_user", "cannot_link_more_of_type"})
 
 
-@dataclass(frozen=True, slots=True)
-class IdentityUser:
+class IdentityUser(msgspec.Struct, frozen=True):
     subject: str
     wallet: Address
 

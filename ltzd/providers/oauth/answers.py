@@ -6,10 +6,10 @@ for a log and holds nothing that the provider or the caller wrote.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
 
+import msgspec
 import structlog
 
 from ltzd.errors import AccountLookupUnavailable
@@ -25,8 +25,7 @@ _MAX_NAME_LENGTH: Final = 100
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class AccountVerification:
+class AccountVerification(msgspec.Struct, frozen=True):
     """A provider's answer about an account; the names are the provider's, for verdict `exists`.
 
     `missing` is also an account that is no person's, such as a bot's. `cannot_check` is every other

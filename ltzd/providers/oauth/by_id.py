@@ -4,9 +4,10 @@ Bots, organizations and other accounts without a person's log-in are `missing`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
+
+import msgspec
 
 from ltzd import __version__
 from ltzd.errors import AccountLookupUnavailable
@@ -42,8 +43,7 @@ _TWITTER_FORBIDDEN: Final = ("/problems/resource-unavailable", "/problems/not-au
 _GITHUB_VERSION: Final = "2022-11-28"
 
 
-@dataclass(frozen=True, slots=True)
-class LookupById:
+class LookupById(msgspec.Struct, frozen=True):
     """`make_request` takes an id that is quoted for a URL; `verdict` takes the id as it is."""
 
     make_request: Callable[[str], LookupRequest]

@@ -7,6 +7,8 @@ configured: its accounts cannot be checked.
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 DISCORD_URL: Final = "https://discord.com/api/v10"
 TWITTER_URL: Final = "https://api.x.com/2"
 GITHUB_URL: Final = "https://api.github.com"
@@ -88,8 +90,7 @@ class TiktokAccess:
     base_url: str = TIKTOK_URL
 
 
-@dataclass(frozen=True, slots=True)
-class AccountLookupPolicy:
+class AccountLookupPolicy(msgspec.Struct, frozen=True):
     """`timeout_seconds` bounds one call of `AccountLookups`, repeats and queueing included;
     `attempt_seconds` bounds one request. Answers are cached for `exists_seconds`, refusals for
     `missing_seconds`.

@@ -1,7 +1,8 @@
 """The tokens that are accepted of an OpenID Connect issuer, and what its claims prove."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from ltzd.providers.jwks import Algorithm
 from ltzd.rules.oauth.accounts import OAuthProvider
@@ -9,8 +10,7 @@ from ltzd.rules.oauth.accounts import OAuthProvider
 __all__ = ["Algorithm", "OidcPolicy"]
 
 
-@dataclass(frozen=True, slots=True)
-class OidcPolicy:
+class OidcPolicy(msgspec.Struct, frozen=True):
     """`issuer` is the tokens' exact `iss`.
 
     `account_claims` names, by provider, the claims that hold the ids of the user's accounts; it may
@@ -23,7 +23,7 @@ class OidcPolicy:
     subject_claim: str = "sub"
     email_claim: str = "email"
     email_verified_claim: str = "email_verified"
-    account_claims: Mapping[OAuthProvider, str] = field(default_factory=dict)
+    account_claims: Mapping[OAuthProvider, str] = msgspec.field(default_factory=dict)
     algorithms: tuple[Algorithm, ...] = ("RS256", "ES256")
     discovery_url: str | None = None
     timeout_seconds: float = 4.0

@@ -11,10 +11,10 @@ secret.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from weakref import WeakValueDictionary
 
+import msgspec
 from yarl import URL
 
 from ltzd import __version__
@@ -47,8 +47,7 @@ _MAX_CHECKED = 1_024
 """The URLs that are remembered as checked."""
 
 
-@dataclass(frozen=True, slots=True)
-class GuardPolicy:
+class GuardPolicy(msgspec.Struct, frozen=True):
     """`allow_loopback` is for dev mode only: this machine's addresses, under any port, and by http
     if they are called localhost or 127.0.0.1. `timeout_seconds` bounds the whole request: waiting
     for a place among `max_per_host`, DNS, connecting and reading. At most `max_waiting` requests to

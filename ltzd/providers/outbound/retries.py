@@ -7,8 +7,9 @@ at once. Only requests that are safe to repeat may be retried; that is for the c
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from ltzd.concurrency.clock import loop_time
 from ltzd.errors import Unavailable
@@ -31,8 +32,7 @@ class TransientFailure(Unavailable):
         self.wait_seconds = wait_seconds
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(msgspec.Struct, frozen=True):
     """The pause before the first repeat is half to all of `first_pause_seconds`; later ones double.
 
     `max_attempts` counts the first request as well.

@@ -7,8 +7,9 @@ that lasts is a SignerUnavailable, whose details `signer` and `cause` are fit fo
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from ltzd import telemetry
 from ltzd.concurrency.clock import loop_time
@@ -28,8 +29,7 @@ Answer = TypeVar("Answer")
 _MAX_BODY_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class SignerCallPolicy:
+class SignerCallPolicy(msgspec.Struct, frozen=True):
     """`timeout_seconds` bounds one signature with its queueing and repeats; `attempt_seconds`
     bounds one request."""
 

@@ -8,7 +8,6 @@ ECDSA_SHA_256: KMS signs any 32 bytes. The answer is DER, with a high s in half 
 import asyncio
 import base64
 import binascii
-from dataclasses import dataclass, field
 
 import botocore.session
 import msgspec
@@ -58,14 +57,13 @@ _CREDENTIALS_REFUSED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class KmsPolicy:
+class KmsPolicy(msgspec.Struct, frozen=True):
     """`key_id` is a key's id, ARN or alias. `endpoint` replaces the region's public one."""
 
     key_id: str
     region: str
     endpoint: str | None = None
-    calls: SignerCallPolicy = field(default_factory=SignerCallPolicy)
+    calls: SignerCallPolicy = msgspec.field(default_factory=SignerCallPolicy)
 
 
 class KmsKey(AsyncCloseable):

@@ -4,7 +4,8 @@ Units: LTZ, seconds, bytes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.brands.warnings import warnings
@@ -18,8 +19,7 @@ _EXPIRY_DAYS = 21
 _OLDEST_POSTGRESQL = 140_000
 
 
-@dataclass(frozen=True, slots=True)
-class WalletMintLimit:
+class WalletMintLimit(msgspec.Struct, frozen=True):
     """A mint wallet's limit on chain: `capacity_ltz` refills in `window_seconds`."""
 
     wallet: str

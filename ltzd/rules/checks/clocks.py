@@ -6,8 +6,9 @@ process watches can prove that the clock is ahead.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+import msgspec
 
 from ltzd.rules.checks.findings import Finding, fault, ok, warning
 
@@ -19,8 +20,7 @@ _REGULAR_GAP_SECONDS = 20.0
 _CATCHES_UP_FACTOR = 4.0
 
 
-@dataclass(frozen=True, slots=True)
-class BlockSighting:
+class BlockSighting(msgspec.Struct, frozen=True):
     """The newest block of a node: its height and time, and this machine's time of the answer."""
 
     number: int

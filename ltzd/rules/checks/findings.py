@@ -1,8 +1,9 @@
 """The result of one check: a level, a sentence, and what to do."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 
 class Level(StrEnum):
@@ -13,8 +14,7 @@ class Level(StrEnum):
     """ltzd does not start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """`check` names the check, such as `contracts`. `sentence` includes what to do."""
 
     check: str

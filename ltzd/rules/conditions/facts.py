@@ -4,16 +4,16 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
+
+import msgspec
 
 from ltzd.rules.conditions.kinds import Condition
 from ltzd.values import Address
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessIdentity:
+class ProcessIdentity(msgspec.Struct, frozen=True):
     """One run of one process; `id` is new with every start."""
 
     id: UUID
@@ -28,8 +28,7 @@ class ProcessIdentity:
         return f"{self.host}/{self.pid}"
 
 
-@dataclass(frozen=True, slots=True)
-class LaneState:
+class LaneState(msgspec.Struct, frozen=True):
     """A lane that a process serves or waits for.
 
     `stopped` is the reason that it stopped. `floor_wei` is the balance below which the wallet needs
@@ -47,8 +46,7 @@ class LaneState:
     mint_limit_is_zero: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessReport:
+class ProcessReport(msgspec.Struct, frozen=True):
     """A process's own account of itself; `height` is the highest block that its nodes showed."""
 
     conditions: tuple[Condition, ...] = ()
@@ -56,8 +54,7 @@ class ProcessReport:
     height: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessFacts:
+class ProcessFacts(msgspec.Struct, frozen=True):
     """A row of `processes`. `seen_seconds` is the age of its report."""
 
     identity: ProcessIdentity
@@ -66,8 +63,7 @@ class ProcessFacts:
     report: ProcessReport = ProcessReport()
 
 
-@dataclass(frozen=True, slots=True)
-class ChainFacts:
+class ChainFacts(msgspec.Struct, frozen=True):
     chain_id: int
     ltz: Address
     head_number: int
@@ -87,8 +83,7 @@ class ChainFacts:
     """How fast the cursor follows far from the head, or None near it."""
 
 
-@dataclass(frozen=True, slots=True)
-class WalletFacts:
+class WalletFacts(msgspec.Struct, frozen=True):
     """A wallet of the registry that is not retired, or that a person must look at.
 
     `holder` is the process that holds its lane. `paused_for` is why the lane signs nothing, as its
@@ -103,8 +98,7 @@ class WalletFacts:
     by_hand_reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class QueueFacts:
+class QueueFacts(msgspec.Struct, frozen=True):
     """Work that waits, counted up to a bound.
 
     The ages are of the oldest reward that could be minted now, of the oldest queued relay, and the
@@ -120,8 +114,7 @@ class QueueFacts:
     disabled_endpoints: tuple[tuple[Address, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterFacts:
+class ClusterFacts(msgspec.Struct, frozen=True):
     """`lease_holders` has the process of every lease that is held, by the lease's name.
 
     `rebuild` is the state of the open rebuild of the index, `rebuild_error` is why its last attempt
@@ -131,10 +124,10 @@ class ClusterFacts:
 
     chain: ChainFacts | None = None
     processes: tuple[ProcessFacts, ...] = ()
-    lease_holders: Mapping[str, str] = field(default_factory=dict)
+    lease_holders: Mapping[str, str] = msgspec.field(default_factory=dict)
     wallets: tuple[WalletFacts, ...] = ()
     queues: QueueFacts = QueueFacts()
     rebuild: str | None = None
     rebuild_error: str | None = None
     migrations: tuple[str, ...] = ()
-    migration_errors: Mapping[str, str] = field(default_factory=dict)
+    migration_errors: Mapping[str, str] = msgspec.field(default_factory=dict)

@@ -4,7 +4,9 @@ Every surface shows what `judge` returns, and none judges by itself (decision 00
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from ltzd.rules.conditions.facts import ClusterFacts, ProcessIdentity
 from ltzd.rules.conditions.index import judge_index
@@ -19,8 +21,7 @@ _ORDER = {severity: number for number, severity in enumerate(Severity)}
 _KIND_ORDER = {kind: number for number, kind in enumerate(ConditionKind)}
 
 
-@dataclass(frozen=True, slots=True)
-class OwnView:
+class OwnView(msgspec.Struct, frozen=True):
     """The knowledge of this process alone: its own faults and its trusted nodes' newest block."""
 
     process: ProcessIdentity

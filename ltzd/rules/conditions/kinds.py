@@ -3,8 +3,9 @@
 A new kind needs a section of a runbook and, but for a notice, an alert rule; tests demand both.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 
 class Severity(StrEnum):
@@ -72,8 +73,7 @@ class ConditionKind(StrEnum):
         return _FACTS[self]
 
 
-@dataclass(frozen=True, slots=True)
-class KindFacts:
+class KindFacts(msgspec.Struct, frozen=True):
     """`runbook` is `PAGE#ANCHOR` below docs/runbooks."""
 
     severity: Severity
@@ -137,8 +137,7 @@ _FACTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(msgspec.Struct, frozen=True):
     """`sentence` says what is wrong, since when, and what ends it or which command tells more.
 
     `subject` is the wallet, node, role, brand or process that the condition is about, if any.

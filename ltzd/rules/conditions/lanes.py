@@ -1,15 +1,15 @@
 """Conditions of the operator's lanes and wallets."""
 
 from collections.abc import Collection, Container, Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.rules.conditions.facts import ClusterFacts, LaneState, WalletFacts
 from ltzd.rules.conditions.kinds import Condition, ConditionKind
 from ltzd.values import ETHER, Address, checksummed
 
 
-@dataclass(frozen=True, slots=True)
-class _Pause:
+class _Pause(msgspec.Struct, frozen=True):
     """The report of a paused lane. `{wallet}` and `{grant}` stand for the wallet and its command.
 
     `is_brief`: the pause may come and go by itself, and is reported only after `_BRIEF_SECONDS`.

@@ -1,16 +1,15 @@
 """The thresholds beyond which a fact is a condition. Units: seconds, blocks."""
 
-from dataclasses import dataclass, field
+import msgspec
 
 from ltzd.rules.indexer.standstill import StandstillPolicy
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionPolicy:
+class ConditionPolicy(msgspec.Struct, frozen=True):
     max_lag_blocks: int = 32
     max_lag_seconds: float = 60.0
     """The indexer may be more blocks behind if they are younger: fast chains have many a second."""
-    standstill: StandstillPolicy = field(default_factory=StandstillPolicy)
+    standstill: StandstillPolicy = msgspec.field(default_factory=StandstillPolicy)
     mines_on_demand: bool = False
     """A dev chain that mines a block only when there is a transaction, and whose time is moved."""
     reward_seconds: float = 300.0

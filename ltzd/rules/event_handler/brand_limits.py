@@ -4,11 +4,12 @@ A day lasts from midnight to midnight in the brand's time zone, an hour is an ho
 are in whole LTZ. A limit of 0 means no limit.
 """
 
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from enum import Enum
 from functools import lru_cache
 from zoneinfo import ZoneInfo
+
+import msgspec
 
 from ltzd.errors import BudgetExhausted, RateLimited, RewardTooLarge
 from ltzd.rules.brands.configuration import Brand, EventRule
@@ -27,8 +28,7 @@ class QuotaKind(Enum):
     WALLETS_PER_HOUR = "wallets_per_hour"
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(msgspec.Struct, frozen=True):
     """A limit in the current window. `start` identifies the window; the next begins at `end`."""
 
     kind: QuotaKind

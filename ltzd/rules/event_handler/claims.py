@@ -6,10 +6,11 @@ time. Order: duplicate, global maximum, per-user maximum, cooldown.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 from uuid import UUID
+
+import msgspec
 
 from ltzd.errors import (
     ChannelNotAllowed,
@@ -36,8 +37,7 @@ _AMOUNT_RULE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimRecord:
+class ClaimRecord(msgspec.Struct, frozen=True):
     """A user's earlier claims of an event type. Bypass events count too."""
 
     claims: int = 0

@@ -3,8 +3,9 @@
 Units: Unix seconds and bytes. Widths are powers of two and bounds their multiples.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 AHEAD: Final = 2**17
 """Partitions reach at least this far beyond now, so the creator may be away for 36 hours."""
@@ -18,8 +19,7 @@ MOST_MOVED_ROWS: Final = 50_000
 """The most rows that are moved out of the default partition while its writers wait."""
 
 
-@dataclass(frozen=True, slots=True)
-class Newest:
+class Newest(msgspec.Struct, frozen=True):
     """The newest partition. `lower` is None for the partition of the ids of earlier versions."""
 
     lower: int | None
@@ -27,8 +27,7 @@ class Newest:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True):
     """The rows of the default partition that the next partition could hold.
 
     `first` and `last` are the earliest and the latest time in the rows' ids.
@@ -39,8 +38,7 @@ class Waiting:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(msgspec.Struct, frozen=True):
     lower: int
     upper: int
 

@@ -5,7 +5,8 @@ on demand has no block time: its gaps differ too much.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 _WINDOW = 32
 """Heads that are remembered."""
@@ -14,8 +15,7 @@ _LARGEST_RATIO = 4.0
 """A gap of more than this multiple of the mean makes a chain irregular; missed slots stay below."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeadTime:
+class HeadTime(msgspec.Struct, frozen=True):
     """`timestamp` is the block's own; `at` is when the head arrived here, on any clock."""
 
     number: int
@@ -23,8 +23,7 @@ class HeadTime:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class BlockTimes:
+class BlockTimes(msgspec.Struct, frozen=True):
     heads: Sequence[HeadTime] = ()
 
     def with_head(self, number: int, timestamp: int, at: float) -> "BlockTimes":

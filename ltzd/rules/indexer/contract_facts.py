@@ -3,15 +3,15 @@
 Amounts and prices are in LTZ's smallest unit, times in Unix seconds, references are 32 bytes.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+import msgspec
 
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.values import Address
 
 
-@dataclass(frozen=True, slots=True)
-class TokenTransferred:
+class TokenTransferred(msgspec.Struct, frozen=True):
     """A claim is a transfer from the zero address."""
 
     kind: ClassVar[str] = "perk_transfer"
@@ -22,8 +22,7 @@ class TokenTransferred:
     token_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(msgspec.Struct, frozen=True):
     """`claims` counts the user's claims of the collection, this one included."""
 
     kind: ClassVar[str] = "claim"
@@ -37,8 +36,7 @@ class Claimed:
     reference: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ChargeRedeemed:
+class ChargeRedeemed(msgspec.Struct, frozen=True):
     kind: ClassVar[str] = "redemption"
 
     position: LogPosition
@@ -49,8 +47,7 @@ class ChargeRedeemed:
     remaining: int
 
 
-@dataclass(frozen=True, slots=True)
-class CollectionCreated:
+class CollectionCreated(msgspec.Struct, frozen=True):
     kind: ClassVar[str] = "collection"
 
     position: LogPosition
@@ -66,8 +63,7 @@ class CollectionCreated:
     uri: str
 
 
-@dataclass(frozen=True, slots=True)
-class CollectionUpdated:
+class CollectionUpdated(msgspec.Struct, frozen=True):
     kind: ClassVar[str] = "collection"
 
     position: LogPosition
@@ -79,8 +75,7 @@ class CollectionUpdated:
     is_active: bool
 
 
-@dataclass(frozen=True, slots=True)
-class CollectionBrandSet:
+class CollectionBrandSet(msgspec.Struct, frozen=True):
     kind: ClassVar[str] = "collection"
 
     position: LogPosition
@@ -88,8 +83,7 @@ class CollectionBrandSet:
     brand: Address
 
 
-@dataclass(frozen=True, slots=True)
-class ItemSet:
+class ItemSet(msgspec.Struct, frozen=True):
     kind: ClassVar[str] = "item"
 
     position: LogPosition
@@ -105,8 +99,7 @@ class ItemSet:
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Purchased:
+class Purchased(msgspec.Struct, frozen=True):
     """`paid` is the total for `quantity`."""
 
     kind: ClassVar[str] = "purchase"
@@ -119,8 +112,7 @@ class Purchased:
     paid: int
 
 
-@dataclass(frozen=True, slots=True)
-class DealLocked:
+class DealLocked(msgspec.Struct, frozen=True):
     kind: ClassVar[str] = "deal"
 
     position: LogPosition
@@ -131,8 +123,7 @@ class DealLocked:
     refund_after: int
 
 
-@dataclass(frozen=True, slots=True)
-class DealReleased:
+class DealReleased(msgspec.Struct, frozen=True):
     """The business was paid; `by` made the decision."""
 
     kind: ClassVar[str] = "deal"
@@ -145,8 +136,7 @@ class DealReleased:
     by: Address
 
 
-@dataclass(frozen=True, slots=True)
-class DealRefunded:
+class DealRefunded(msgspec.Struct, frozen=True):
     """The user was paid back; `by` made the decision, or sent the reclaim."""
 
     kind: ClassVar[str] = "deal"
@@ -159,8 +149,7 @@ class DealRefunded:
     by: Address
 
 
-@dataclass(frozen=True, slots=True)
-class DealSplit:
+class DealSplit(msgspec.Struct, frozen=True):
     kind: ClassVar[str] = "deal"
 
     position: LogPosition

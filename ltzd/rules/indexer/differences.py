@@ -1,16 +1,16 @@
 """How the rows of a table differ from the facts that nodes show."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeVar
+
+import msgspec
 
 DifferenceKind = Literal["missing", "foreign", "wrong"]
 
 Key = TypeVar("Key", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """One fact that the index and the chain disagree about, and the table that it belongs to.
 
     A fact is missing if only the chain has it, foreign if only the table has it, and wrong if both

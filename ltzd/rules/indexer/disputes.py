@@ -17,8 +17,10 @@ seconds on one clock.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import Enum
+
+import msgspec
+from msgspec.structs import replace
 
 from ltzd.values import Hash32
 
@@ -38,8 +40,7 @@ class DisputeVerdict(Enum):
     """Nodes contradict each other, and nothing tells which of them is right."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opinion:
+class Opinion(msgspec.Struct, frozen=True):
     """A node's head, and its block at the disputed height, or None if it has none there.
 
     `is_syncing`: the node has no block there and says that it is syncing.
@@ -54,8 +55,7 @@ class Opinion:
         return self.block_hash == block_hash and not self.is_syncing
 
 
-@dataclass(frozen=True, slots=True)
-class BranchHead:
+class BranchHead(msgspec.Struct, frozen=True):
     """The highest head of the nodes of one branch, when it last grew, and by how much in all."""
 
     number: int
@@ -63,25 +63,22 @@ class BranchHead:
     growth: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Dispute:
+class Dispute(msgspec.Struct, frozen=True):
     """`ours` is the indexed block at height `number`."""
 
     number: int
     ours: Hash32
     since: float
     checks: int = 0
-    branches: Mapping[Hash32, BranchHead] = field(default_factory=dict)
+    branches: Mapping[Hash32, BranchHead] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class DisputePolicy:
+class DisputePolicy(msgspec.Struct, frozen=True):
     second_check_seconds: float = SECOND_CHECK_SECONDS
     stall_seconds: float = 6.0
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """`winner` is the canonical block; it is None if nothing is decided or no node has a block."""
 
     verdict: DisputeVerdict

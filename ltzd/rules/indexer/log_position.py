@@ -1,13 +1,13 @@
 """The position of a log on the chain; every fact has one."""
 
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from ltzd.values import Hash32
 
 
-@dataclass(frozen=True, slots=True)
-class LogPosition:
+class LogPosition(msgspec.Struct, frozen=True):
     block_number: int
     block_hash: Hash32
     log_index: int

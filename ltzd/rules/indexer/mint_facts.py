@@ -1,14 +1,14 @@
 """Facts of LTZ: its logs, decoded. Amounts are in LTZ's smallest unit."""
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+import msgspec
 
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.values import Address, Reference
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(msgspec.Struct, frozen=True):
     kind: ClassVar[str] = "transfer"
 
     position: LogPosition
@@ -17,8 +17,7 @@ class Transfer:
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
-class RewardMinted:
+class RewardMinted(msgspec.Struct, frozen=True):
     kind: ClassVar[str] = "mint"
 
     position: LogPosition

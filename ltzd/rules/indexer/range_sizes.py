@@ -4,8 +4,10 @@ Units: blocks, and bytes of JSON. Chains have quiet and busy times, so the next 
 the last answer, and grows fourfold at most.
 """
 
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 TARGET_BYTES: Final = 1024 * 1024
 """Decoding an answer of this size takes some milliseconds, during which no other task runs."""
@@ -13,8 +15,7 @@ FIRST_BLOCKS: Final = 64
 _LARGEST_GROWTH: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class RangeSize:
+class RangeSize(msgspec.Struct, frozen=True):
     """`most` is the longest range of all."""
 
     most: int

@@ -1,10 +1,9 @@
 """When the fresh tables of a rebuild may take the place of the live ones, decided without I/O."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class IndexHeight:
+class IndexHeight(msgspec.Struct, frozen=True):
     """How far an index has come: its cursor, the node's head when it last moved, and finality.
 
     A stopped index writes nothing until a person, or a rebuild, clears it.

@@ -4,19 +4,17 @@ The lag in blocks does not show this: an indexer that stands still, or whose nod
 of no newer head.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class StandstillPolicy:
+class StandstillPolicy(msgspec.Struct, frozen=True):
     """The indexer stands still after the longer one of a time and a number of block times."""
 
     least_seconds: float = 60.0
     block_times: float = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class IndexProgress:
+class IndexProgress(msgspec.Struct, frozen=True):
     """`head_number` is the highest block that any node has shown, or the cursor's if it is higher.
 
     `block_seconds` is the chain's block time (`block_times.py`), or None if it has none.

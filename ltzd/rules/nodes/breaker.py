@@ -4,19 +4,17 @@ The circuit opens after failures in a row and closes with the first answer. Whil
 probe after each pause asks whether the node is back; the pauses double. Units: seconds.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class BreakerPolicy:
+class BreakerPolicy(msgspec.Struct, frozen=True):
     failures: int = 2
     """Failures in a row that open the circuit; one certain failure opens it at once."""
     first_pause: float = 0.5
     longest_pause: float = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Breaker:
+class Breaker(msgspec.Struct, frozen=True):
     """`probe_at` is None while the circuit is closed."""
 
     failures: int = 0

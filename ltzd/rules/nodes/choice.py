@@ -8,11 +8,11 @@ requests of one decision see one view of the chain.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class ChoicePolicy:
+class ChoicePolicy(msgspec.Struct, frozen=True):
     """`tolerance_blocks`: a node so far below the credible height is not yet behind."""
 
     tolerance_blocks: int = 2
@@ -21,8 +21,7 @@ class ChoicePolicy:
     """The node in use stays first up to `sticky_factor` times the best latency plus this."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeObservation:
+class NodeObservation(msgspec.Struct, frozen=True):
     """The pool's knowledge of one node. `height` and latency are None before its first answer.
 
     `contradicted_at` is when the node last contradicted itself or others, in seconds.

@@ -10,15 +10,16 @@ between L/2 and L, and its refusals grow with the logarithm of the number of req
 The caller keeps one limit for each node and kind of request, and passes the size of each request.
 """
 
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 PATIENCE: Final = 16
 MOST_PATIENCE: Final = 4_096
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(msgspec.Struct, frozen=True):
     """`size` is the largest that the next request may be, from 1 to `most`."""
 
     size: int

@@ -4,16 +4,17 @@ The result limit becomes a number of blocks through `density`, the results of a 
 density rises at once and falls slowly, so that a busy range after a quiet one costs few refusals.
 """
 
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from ltzd.rules.nodes.limits import Limit, after_refusal, after_success, limit_from
 
 _DENSITY_DECAY: Final = 7 / 8
 
 
-@dataclass(frozen=True, slots=True)
-class LogLimits:
+class LogLimits(msgspec.Struct, frozen=True):
     blocks: Limit
     results: Limit
     density: float = 0.0

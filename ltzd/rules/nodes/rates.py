@@ -8,8 +8,10 @@ further calls. If it accepts no call between two refusals, it refuses for anothe
 rate, which then stays: a node that refuses everything for seconds is asked as before afterwards.
 """
 
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 _FIRST_PAUSE_SECONDS: Final = 0.25
 _LONGEST_PAUSE_SECONDS: Final = 60.0
@@ -24,8 +26,7 @@ _LONGEST_DEBT_SECONDS: Final = 2.0
 """How long a large batch keeps the next call waiting at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(msgspec.Struct, frozen=True):
     """`per_second` is None while the rate is unlimited. A batch counts as its number of calls."""
 
     per_second: float | None = None

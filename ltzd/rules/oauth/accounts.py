@@ -1,7 +1,8 @@
 """Accounts at the OAuth providers that wallets are made for (spec 4.5)."""
 
-from dataclasses import dataclass
 from typing import Final, Literal, get_args
+
+import msgspec
 
 OAuthProvider = Literal[
     "discord", "twitter", "github", "google", "telegram", "spotify", "instagram", "tiktok"
@@ -10,8 +11,7 @@ PROVIDERS: Final[tuple[OAuthProvider, ...]] = get_args(OAuthProvider)
 """In the order in which a refusal lists them."""
 
 
-@dataclass(frozen=True, slots=True)
-class OAuthAccount:
+class OAuthAccount(msgspec.Struct, frozen=True):
     """`user_id` is the provider's id and never changes. Other fields may change, or be unknown."""
 
     provider: OAuthProvider

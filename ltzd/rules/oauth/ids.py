@@ -14,9 +14,10 @@ username do not belong to one account. Only ASCII digits and letters are accepte
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from ltzd.errors import AccountRefused, Refused
 from ltzd.rules.oauth.accounts import OAuthAccount, OAuthProvider
@@ -51,8 +52,7 @@ class OAuthIdInvalid(Refused):
         self.example = example
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(msgspec.Struct, frozen=True):
     """`largest` is the highest id that the provider can give, if its ids are numbers."""
 
     ids: re.Pattern[str]

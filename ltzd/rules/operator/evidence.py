@@ -7,8 +7,9 @@ node below the block in question does not count. Times in seconds.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from ltzd.values import Hash32
 
@@ -60,8 +61,7 @@ class ReceiptOpinion(Enum):
     or the transaction's nonce is unused after its newest block."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiptWait:
+class ReceiptWait(msgspec.Struct, frozen=True):
     """How long a receipt has waited for another node, and how long it waits at most."""
 
     seconds: float
@@ -85,8 +85,7 @@ def is_receipt_believed(
     return is_final or (ReceiptOpinion.DIFFERS not in opinions and wait.seconds >= wait.patience)
 
 
-@dataclass(frozen=True, slots=True)
-class NonceUse:
+class NonceUse(msgspec.Struct, frozen=True):
     """A transaction of the wallet that a node shows in a block.
 
     `is_forged`: the signature is not the wallet's on this chain, so the node made it up.
@@ -122,8 +121,7 @@ def is_nonce_taken(
     return _prevails(agreeing, denying, is_alone=is_alone)
 
 
-@dataclass(frozen=True, slots=True)
-class MintRight:
+class MintRight(msgspec.Struct, frozen=True):
     """What LTZ lets a wallet mint at a block: nothing without the role, nor with a limit of 0."""
 
     has_role: bool

@@ -8,8 +8,10 @@ price twice, so that caps, replacements and reserves work as on other chains.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
+
+import msgspec
+from msgspec.structs import replace
 
 from ltzd.rules.nodes.disagreement import prevailing
 
@@ -21,16 +23,14 @@ _BUMPS_LEFT = 3
 """Fees leave room below the cap for this number of raises, unless the next block's fee forbids."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeePolicy:
+class FeePolicy(msgspec.Struct, frozen=True):
     """`min_tip` is the least tip, and on a chain without base fees the least gas price."""
 
     cap: int = 100 * GWEI
     min_tip: int = GWEI // 10
 
 
-@dataclass(frozen=True, slots=True)
-class Fees:
+class Fees(msgspec.Struct, frozen=True):
     """`is_legacy`: a transaction of type 0, whose two fees are its one gas price."""
 
     max_fee_per_gas: int
@@ -38,8 +38,7 @@ class Fees:
     is_legacy: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GasPrice:
+class GasPrice(msgspec.Struct, frozen=True):
     """The next block's base fee, and the usual tip.
 
     On a chain without base fees (`is_legacy`) the base fee is 0, and the tip is the gas price.
@@ -180,16 +179,14 @@ class BumpReason(Enum):
     """A person asked for it (`ltzd tx speed-up`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waited:
+class Waited(msgspec.Struct, frozen=True):
     """How long the newest attempt has been waiting, and how many blocks came meanwhile."""
 
     seconds: float
     blocks: int
 
 
-@dataclass(frozen=True, slots=True)
-class ResubmissionPolicy:
+class ResubmissionPolicy(msgspec.Struct, frozen=True):
     late_seconds: float = 5.0
     passed_over_seconds: float = 15.0
     passed_over_blocks: int = 3

@@ -11,8 +11,10 @@ needs six blocks, 72 s, to double.
 Units: bytes; wei; gas.
 """
 
-from dataclasses import astuple, dataclass
 from typing import Final
+
+import msgspec
+from msgspec.structs import astuple
 
 SAMPLE_BYTES: Final = 16_384
 ENVELOPE_BYTES: Final = 200
@@ -27,8 +29,7 @@ this price the data of one reward already costs a hundred times the mint."""
 _MARGIN: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class L1Costs:
+class L1Costs(msgspec.Struct, frozen=True):
     """All fields are zero on a chain that is no rollup."""
 
     fee_without_data: int = 0

@@ -14,14 +14,15 @@ a new term) saving for a large reward starts anew, with what the bucket holds th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
 
 from ltzd.values import Address
 
 
-@dataclass(frozen=True, slots=True)
-class MintRequest:
+class MintRequest(msgspec.Struct, frozen=True):
     """A queued reward. `brand` is None for a payment, which waits for no other payment."""
 
     reward: UUID
@@ -29,8 +30,7 @@ class MintRequest:
     units: int
 
 
-@dataclass(frozen=True, slots=True)
-class MintReserve:
+class MintReserve(msgspec.Struct, frozen=True):
     """The state between two rounds.
 
     `kept` units are for the reward `saving_for`; `free` units were left for all others.
@@ -43,8 +43,7 @@ class MintReserve:
     last_brand: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class MintAllocation:
+class MintAllocation(msgspec.Struct, frozen=True):
     """`selected` may be minted together, in this order; `over_capacity` can never be minted."""
 
     selected: tuple[UUID, ...]
@@ -52,8 +51,7 @@ class MintAllocation:
     reserve: MintReserve
 
 
-@dataclass(frozen=True, slots=True)
-class MintBucket:
+class MintBucket(msgspec.Struct, frozen=True):
     """The mint limit. `spendable` is its content less everything in flight, and may be negative.
 
     `refill` is the refill of the time since the last round, also if the bucket was full meanwhile.

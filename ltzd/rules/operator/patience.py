@@ -9,9 +9,10 @@ Units: wei per gas, seconds.
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+import msgspec
 
 RECENT_BLOCKS: Final = 1_024
 """The number of recent blocks: nodes return the base fees of 1,024 blocks in one answer."""
@@ -24,8 +25,7 @@ _KNOWN_BLOCKS: Final = 16
 _FIRST_SHARE: Final = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class FeeWindow:
+class FeeWindow(msgspec.Struct, frozen=True):
     """`recent` are the base fees of the recent blocks, the lowest first."""
 
     recent: tuple[int, ...]

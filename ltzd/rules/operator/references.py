@@ -5,16 +5,16 @@ lanes of a chain share, so that lanes never contend for a reference. A lane may 
 word and a following word at the same time, so a batch may span two words.
 """
 
-from dataclasses import dataclass
 from typing import Self
+
+import msgspec
 
 from ltzd.rules.operator.wallet_history import REFERENCES_A_WORD
 
 """Seqs in one word of LTZ's bitmap."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaneReferences:
+class LaneReferences(msgspec.Struct, frozen=True):
     """The lane's seqs from `next_seq` to before `end_seq`, then the word at `following_seq`.
 
     `end_seq` is the end of a word. A lane without references has `next_seq` equal to `end_seq`.

@@ -7,24 +7,23 @@ a thief can take is bounded. Units: wei.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from ltzd.values import Address
 
 
-@dataclass(frozen=True, slots=True)
-class TopUpPolicy:
+class TopUpPolicy(msgspec.Struct, frozen=True):
     """`floors` are by kind of wallet; a kind without a floor gets no top-ups."""
 
     top_up_wei: int
     max_wei_per_day: int
-    floors: Mapping[str, int] = field(default_factory=dict)
+    floors: Mapping[str, int] = msgspec.field(default_factory=dict)
     check_seconds: float = 10.0
     """The shortest time between two reads of the balances."""
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorBalance:
+class OperatorBalance(msgspec.Struct, frozen=True):
     """A wallet that may get a top-up, by the answers of several nodes that count.
 
     `used` is the number of nonces that the wallet has used on chain; `given_out` is the number that

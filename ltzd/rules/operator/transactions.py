@@ -80,18 +80,15 @@ class Transaction(msgspec.Struct, frozen=True):
     is_abandoned: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True):
     """A node holds the newest bytes: it took them now, or knew them already."""
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedForGood:
+class RefusedForGood(msgspec.Struct, frozen=True):
     """A node refuses the newest bytes for a permanent reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class CancelRequested:
+class CancelRequested(msgspec.Struct, frozen=True):
     """A person wants the nonce to go to a self-transfer."""
 
 
@@ -99,13 +96,11 @@ class ReceiptSeen(msgspec.Struct, frozen=True):
     inclusion: Inclusion
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiptLost:
+class ReceiptLost(msgspec.Struct, frozen=True):
     """The transaction's block is no longer canonical, according to a node that has passed it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finalized:
+class Finalized(msgspec.Struct, frozen=True):
     """The transaction's block is past finality.
 
     `has_skipped`: LTZ has skipped rewards of the mint for ever, because final mints that are not
@@ -115,18 +110,15 @@ class Finalized:
     has_skipped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class NonceTaken:
+class NonceTaken(msgspec.Struct, frozen=True):
     """The nonce is used at finality, and no attempt has a receipt."""
 
 
-@dataclass(frozen=True, slots=True)
-class MintingRevoked:
+class MintingRevoked(msgspec.Struct, frozen=True):
     """At a final block LTZ lets the wallet mint nothing, and no attempt has a receipt."""
 
 
-@dataclass(frozen=True, slots=True)
-class FinalityLost:
+class FinalityLost(msgspec.Struct, frozen=True):
     """A reorg below finality undid the transaction's block, which was final."""
 
 

@@ -4,7 +4,8 @@ A database that lacks its last commits would assign used nonces and references a
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.rules.nodes.disagreement import prevailing
 
@@ -12,8 +13,7 @@ REFERENCES_A_WORD = 256
 """LTZ keeps a bit for each reference's seq, in words of this many bits."""
 
 
-@dataclass(frozen=True, slots=True)
-class WalletHistory:
+class WalletHistory(msgspec.Struct, frozen=True):
     """One node's view of a wallet, beginning with the node's `name`.
 
     `used` nonces are mined as of block `head`. `pending` is the nonce after those that the node

@@ -5,8 +5,9 @@ An event that concerns no checkout session in dollars is `Unrelated`.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from ltzd.errors import PaymentRefused
 from ltzd.rules.payments.sessions import CURRENCY, OBJECT_ID, SESSION_ID
@@ -20,15 +21,13 @@ _INQUIRY = ("warning_needs_response", "warning_under_review", "warning_closed")
 """A dispute's statuses while the customer's bank only asks, and no money has moved."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionPaid:
+class SessionPaid(msgspec.Struct, frozen=True):
     """The event says that a session is paid; the caller confirms that with the provider."""
 
     session_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class PaymentRefund:
+class PaymentRefund(msgspec.Struct, frozen=True):
     """A refund of the whole payment or a part of it."""
 
     id: str
@@ -37,8 +36,7 @@ class PaymentRefund:
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class RefundFailed:
+class RefundFailed(msgspec.Struct, frozen=True):
     """A refund that was pending and whose money did not arrive: the provider has it again."""
 
     id: str
@@ -46,8 +44,7 @@ class RefundFailed:
     usd_cents: int
 
 
-@dataclass(frozen=True, slots=True)
-class RefundedCharge:
+class RefundedCharge(msgspec.Struct, frozen=True):
     """The total that was refunded of a charge until now, without the ids of the refunds."""
 
     charge_id: str
@@ -55,16 +52,14 @@ class RefundedCharge:
     usd_cents: int
 
 
-@dataclass(frozen=True, slots=True)
-class PaymentDispute:
+class PaymentDispute(msgspec.Struct, frozen=True):
     id: str
     payment_intent_id: str
     usd_cents: int
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Unrelated:
+class Unrelated(msgspec.Struct, frozen=True):
     """An event of another type, or about another payment than a session's dollars."""
 
     type: str

@@ -1,8 +1,9 @@
 """Records each refund and dispute of a payment once, whatever events report it. Units: US cents."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from ltzd.rules.payments.provider_events import PaymentDispute, PaymentRefund, RefundedCharge
 
@@ -10,8 +11,7 @@ _SUM = "/"
 """A mark in the ids of sums' additions, which no id of the provider has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reversal:
+class Reversal(msgspec.Struct, frozen=True):
     """An additional refund or dispute of a payment. `provider_id` makes it count once."""
 
     provider_id: str

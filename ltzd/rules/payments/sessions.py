@@ -5,7 +5,8 @@ Raises PaymentRefused with the sentence and the reason of spec 7.4. Units: US ce
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.errors import InvalidFields, PaymentRefused
 from ltzd.rules.amounts import units_of
@@ -29,8 +30,7 @@ REFUNDED = "refunded"
 """The reason of the only refusal after which ltzd keeps no money."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckoutOrder:
+class CheckoutOrder(msgspec.Struct, frozen=True):
     """The parameters of a new checkout session."""
 
     brand_id: Address
@@ -54,8 +54,7 @@ class CheckoutOrder:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class CheckoutSession:
+class CheckoutSession(msgspec.Struct, frozen=True):
     """A checkout session as the provider has it now. A field is None if the provider omits it."""
 
     id: str
@@ -69,8 +68,7 @@ class CheckoutSession:
     metadata: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Payment:
+class Payment(msgspec.Struct, frozen=True):
     """A paid session that may be minted."""
 
     session_id: str

@@ -4,7 +4,6 @@ The checks that ran before the simulation are repeated here: another request of 
 have been written meanwhile. The write that follows compares the version.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
@@ -65,8 +64,7 @@ class Admitted(msgspec.Struct, frozen=True):
     is_new: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(msgspec.Struct, frozen=True):
     """Another relay of the same user was written since the simulation: decide again.
 
     `duplicate_id` is a relay in flight that is the same call; it is to be awaited first.

@@ -5,9 +5,10 @@ sender of every relayed transaction, so a function that acts for its caller (`tr
 `claim`, `lock`, `release`) would act for the operator.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+import msgspec
 
 MAX_GAS_LIMIT: Final = 1_000_000
 """The most gas that a relayed transaction may have (spec 8)."""
@@ -31,8 +32,7 @@ class CallRole(Enum):
     """Only after the permit that allows it, and for that permit's whole value."""
 
 
-@dataclass(frozen=True, slots=True)
-class AllowedCall:
+class AllowedCall(msgspec.Struct, frozen=True):
     """A function that may be relayed.
 
     `principal` is the argument that must be the user, or the party of the deal that the user must

@@ -3,7 +3,6 @@
 Amounts are in LTZ's smallest unit, times in Unix seconds, gas prices in wei per gas.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
 
@@ -12,8 +11,7 @@ import msgspec
 from ltzd.values import Address, Hash32
 
 
-@dataclass(frozen=True, slots=True)
-class SignedPermit:
+class SignedPermit(msgspec.Struct, frozen=True):
     """An EIP-2612 permit beside the call (spec 2.7). `signature` has 65 bytes: r, s, v."""
 
     owner: Address

@@ -7,8 +7,9 @@ budget of 0 sets no limit.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+import msgspec
 
 from ltzd.errors import RateLimited, ValidationFailed
 from ltzd.rules.relayer.allowed_calls import MAX_GAS_LIMIT
@@ -22,8 +23,7 @@ FAR = 1_000
 """The total budget is far from spent while a thousand times the requested amount is left."""
 
 
-@dataclass(frozen=True, slots=True)
-class GasBudgets:
+class GasBudgets(msgspec.Struct, frozen=True):
     identity_wei: int = 0
     total_wei: int = 0
 
@@ -35,8 +35,7 @@ class GasBudgets:
 NO_BUDGETS = GasBudgets()
 
 
-@dataclass(frozen=True, slots=True)
-class GasSpent:
+class GasSpent(msgspec.Struct, frozen=True):
     """Today's spending. `now` is the database's time."""
 
     now: datetime

@@ -8,7 +8,6 @@ Raises RateLimited, ClaimLimitReached, IdempotencyKeyReused, InvalidFields, Vali
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import msgspec
@@ -33,8 +32,7 @@ KEPT_FAILURES = 1_000
 FAILURES_REASON = "failed_calls"
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierRelay:
+class EarlierRelay(msgspec.Struct, frozen=True):
     """A relay that was requested with the same idempotency key before."""
 
     id: int
@@ -79,8 +77,7 @@ class RelayUsage(msgspec.Struct, frozen=True):
         return RelayWindow(RELAYS_AN_HOUR, max(0, left), (self.start + WINDOW).timestamp())
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimLimit:
+class ClaimLimit(msgspec.Struct, frozen=True):
     """The user's claims of the collection on chain; `most` is None for no limit."""
 
     claim: RequestedClaim

@@ -3,9 +3,10 @@
 The caller draws the randomness and stores the codes.
 """
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from ltzd.errors import TooManyAttempts
 
@@ -31,8 +32,7 @@ _LONGEST_TYPED = 100
 _ONE_SECOND = timedelta(seconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class CodeAttempts:
+class CodeAttempts(msgspec.Struct, frozen=True):
     """The number of wrong codes that a member has typed since `since`."""
 
     wrong: int = 0

@@ -6,8 +6,9 @@ site's user, who does not know about contracts.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from ltzd.errors import ClaimLimitReached, RateLimited, RedemptionRefused, Refused, ValidationFailed
 from ltzd.rules.amounts import ltz_of
@@ -66,8 +67,7 @@ _BY_REVERT: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True):
     """A collection or item as on chain. `left` and `max_per_user` are None if there is no limit."""
 
     brand: Address
@@ -78,8 +78,7 @@ class Offer:
     needs_signature: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RedemptionFacts:
+class RedemptionFacts(msgspec.Struct, frozen=True):
     """The state of an offer and a wallet at one block.
 
     `claims` counts the wallet's claims of the offer. `permit_nonce` is its next permit's nonce,

@@ -14,14 +14,13 @@ Amounts are in LTZ's smallest unit. The caller counts only mined rewards and red
 not failed, and must hold the wallet's lock, since nothing here prevents two decisions at once.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from ltzd.errors import RedemptionRefused
 from ltzd.rules.site_plugin.redemptions import format_ltz
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(msgspec.Struct, frozen=True):
     """The daily limit of a link, and the amount that was charged to it on one day."""
 
     per_day: int
@@ -32,8 +31,7 @@ class Allowance:
         return max(0, self.per_day - self.charged)
 
 
-@dataclass(frozen=True, slots=True)
-class SpendingRecord:
+class SpendingRecord(msgspec.Struct, frozen=True):
     """The recorded amounts of a member, the member's wallet and the brand.
 
     `earned` is a part of `given_in_all`. `spent_of_earned` is this member's alone; `spent_in_all`
@@ -47,8 +45,7 @@ class SpendingRecord:
     allowance: Allowance | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PotAmounts:
+class PotAmounts(msgspec.Struct, frozen=True):
     """An amount of each pot: of a price, or of the spendable LTZ."""
 
     earned: int = 0
@@ -60,8 +57,7 @@ class PotAmounts:
         return self.earned + self.given + self.linked
 
 
-@dataclass(frozen=True, slots=True)
-class AddressFacts:
+class AddressFacts(msgspec.Struct, frozen=True):
     """Facts about the e-mail address by which a member has a wallet.
 
     `is_confirmed`: the site states so for this member; None if it states nothing. `is_proven`: an

@@ -5,17 +5,17 @@ continues with today's check-in. A milestone stays reached after the streak ends
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
+
+import msgspec
 
 from ltzd.rules.brands.configuration import Site
 
 _ONE_DAY = timedelta(days=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Streak:
+class Streak(msgspec.Struct, frozen=True):
     """`days` in a row up to `last_day`; `best` is the length of the longest streak so far."""
 
     days: int
@@ -23,24 +23,21 @@ class Streak:
     best: int
 
 
-@dataclass(frozen=True, slots=True)
-class CheckIn:
+class CheckIn(msgspec.Struct, frozen=True):
     """The streak after a check-in, and the reward in whole LTZ."""
 
     streak: Streak
     reward: int
 
 
-@dataclass(frozen=True, slots=True)
-class Milestone:
+class Milestone(msgspec.Struct, frozen=True):
     """`bonus` is in whole LTZ."""
 
     days: int
     bonus: int
 
 
-@dataclass(frozen=True, slots=True)
-class StreakSummary:
+class StreakSummary(msgspec.Struct, frozen=True):
     """A streak as its owner sees it (spec 2.9)."""
 
     current_streak: int

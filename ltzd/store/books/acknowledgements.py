@@ -4,14 +4,14 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from ltzd.store.database import Connection
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledgement:
+class Acknowledgement(msgspec.Struct, frozen=True):
     """`subject` is the id of the row in the output of `ltzd books`."""
 
     kind: str

@@ -8,8 +8,9 @@ query has a long timeout of its own.
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from ltzd.rules.books import Figures, IndexedLtz
 from ltzd.store import mint_references
@@ -20,8 +21,7 @@ from ltzd.values import Address, Hash32
 QUERY_TIMEOUT_SECONDS = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
+class Period(msgspec.Struct, frozen=True):
     """From `since` on and before `until`; an end that is None is open."""
 
     since: datetime | None = None

@@ -6,14 +6,14 @@ rules out one that would find a row.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.store import mint_references
 from ltzd.store.books.site_reconciliation import EARNING_PERIODS, owed_earnings
 
 
-@dataclass(frozen=True, slots=True)
-class Screen:
+class Screen(msgspec.Struct, frozen=True):
     """`sql` takes a brand (NULL for all rows) and returns one row, with a boolean for each of
     `kinds`: may this check find a row?"""
 

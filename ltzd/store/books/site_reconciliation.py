@@ -1,13 +1,13 @@
 """The checks of sites and their members, run by `reconciliation.reconcile_all`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.store.site_plugin.redemption_payments import OF_INDEXED_CONTRACT
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """`sql` takes a brand (NULL for all rows) and the number of rows to return."""
 
     kind: str

@@ -4,9 +4,10 @@ A line names the user by ltzd's user id; e-mail addresses never leave the databa
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+import msgspec
 
 from ltzd.store.books import closed_events
 from ltzd.store.books.figures import QUERY_TIMEOUT_SECONDS, Period
@@ -16,8 +17,7 @@ from ltzd.values import Address, Hash32
 _ROWS_A_TIME = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class StatementLine:
+class StatementLine(msgspec.Struct, frozen=True):
     """`id` is the event's or the checkout session's. `state` is `missing` without a reward.
 
     An event that retention has taken away has no type, and its user is the wallet's.

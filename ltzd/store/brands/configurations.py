@@ -4,8 +4,7 @@
 to be the latest has missed no change.
 """
 
-from dataclasses import dataclass
-
+import msgspec
 import structlog
 from pydantic import ValidationError
 
@@ -22,8 +21,7 @@ from ltzd.values import Address, hex_of
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class AppliedBrand:
+class AppliedBrand(msgspec.Struct, frozen=True):
     """`keys` is set only when the brand was applied for the first time."""
 
     changed: bool
@@ -91,8 +89,7 @@ async def latest_revision(connection: Connection) -> int:
     return revision
 
 
-@dataclass(frozen=True, slots=True)
-class _CachedBrand:
+class _CachedBrand(msgspec.Struct, frozen=True):
     """`brand` is None if this version has never been able to read its configuration."""
 
     revision: int

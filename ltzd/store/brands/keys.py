@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
+import msgspec
 import structlog
 
 from ltzd.errors import Misconfigured
@@ -76,8 +77,7 @@ class Rotation:
     lost: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KeyAge:
+class KeyAge(msgspec.Struct, frozen=True):
     """`retired_until` holds the expiry of each retired key, the latest first."""
 
     created_at: datetime

@@ -1,10 +1,10 @@
 """Brands as the operator's commands show them: found by id or name, paused and disabled."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 import asyncpg
+import msgspec
 
 from ltzd.store import wakeups
 from ltzd.store.brands.revisions import brand_change, bump_revision
@@ -14,8 +14,7 @@ from ltzd.values import Address, address_of
 Switch = Literal["disabled", "paused"]
 
 
-@dataclass(frozen=True, slots=True)
-class BrandRecord:
+class BrandRecord(msgspec.Struct, frozen=True):
     """`domains` are those stored, even if this version cannot read the rest of the
     configuration.
     """

@@ -7,8 +7,9 @@ reservation counts for an hour, and after that if the claim is on chain.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from ltzd.store.database import Connection
 from ltzd.store.retention import progress
@@ -23,8 +24,7 @@ _FIRST: Final = (0, "", b"", 0)
 """Smaller than every key of a reservation."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatClaim:
+class ChatClaim(msgspec.Struct, frozen=True):
     """`number` is the claim's number among the wallet's claims of the collection, from 1 to
     MOST_CLAIMS.
 

@@ -11,17 +11,17 @@ The chat platform does not report changes, so results of the chat kinds are eval
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID, uuid4
+
+import msgspec
 
 from ltzd.store.database import Connection
 from ltzd.store.retention import batches
 from ltzd.values import Address
 
 
-@dataclass(frozen=True, slots=True)
-class ResultKey:
+class ResultKey(msgspec.Struct, frozen=True):
     """A wallet and one of a collection's constraints, by its place among them."""
 
     user: Address
@@ -29,8 +29,7 @@ class ResultKey:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConstraintSubject:
+class ConstraintSubject(msgspec.Struct, frozen=True):
     """The constraint that a result belongs to.
 
     `api_url` is the template as configured, for external_api only. `fingerprint` covers all that
@@ -43,8 +42,7 @@ class ConstraintSubject:
     fingerprint: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StoredResult:
+class StoredResult(msgspec.Struct, frozen=True):
     """A result in force, and the question that it answers."""
 
     key: ResultKey

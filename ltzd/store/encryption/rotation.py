@@ -6,9 +6,10 @@ keys change; wallets' keys never change, so no newer value is overwritten.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
+
+import msgspec
 
 from ltzd.errors import Misconfigured
 from ltzd.store.brands.keys import sealed_to
@@ -22,17 +23,15 @@ _MOST_WALKS: Final = 10
 _Row = Mapping[str, Any]
 
 
-@dataclass(slots=True)
-class Count:
+class Count(msgspec.Struct):
     """Rows of one table. `faults` names each row that does not open, and the reason."""
 
     rows: int = 0
     resealed: int = 0
-    faults: list[str] = field(default_factory=list)
+    faults: list[str] = msgspec.field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+class _Table(msgspec.Struct, frozen=True):
     """`key` are the columns of its primary key, and `before_all` is below each row's."""
 
     name: str

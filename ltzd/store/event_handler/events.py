@@ -7,7 +7,6 @@ nonce is a unique row.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -59,8 +58,7 @@ class EventRow(msgspec.Struct, frozen=True):
     is_new_user: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimSnapshot:
+class ClaimSnapshot(msgspec.Struct, frozen=True):
     """The rows that events are decided on, and the database's time; a key without a row is
     missing.
     """
@@ -447,8 +445,7 @@ SELECT id, user_id FROM unseen
 """
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
+class StoredEvent(msgspec.Struct, frozen=True):
     """An event and the state of its reward. `hash` is the mint's, or else the newest published
     attempt's.
     """

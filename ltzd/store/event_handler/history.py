@@ -3,11 +3,11 @@
 Rarely read, so its joins are not optimised. E-mail address and user identifier are left out.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 import asyncpg
+import msgspec
 
 from ltzd.store.brands.patience import PATIENCE_SECONDS
 from ltzd.store.database import Connection
@@ -16,8 +16,7 @@ from ltzd.store.operator.transaction_views import AttemptView
 from ltzd.values import Address, Hash32, Reference, reward_reference
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionFacts:
+class TransactionFacts(msgspec.Struct, frozen=True):
     """The intent that carries the reward now; `attempts` are oldest first."""
 
     id: int
@@ -32,16 +31,14 @@ class TransactionFacts:
     attempts: tuple[AttemptView, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MintFacts:
+class MintFacts(msgspec.Struct, frozen=True):
     block_number: int
     block_hash: Hash32
     transaction_hash: Hash32
     is_final: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RewardOfEvent:
+class RewardOfEvent(msgspec.Struct, frozen=True):
     """`seq` is None until the first batch that took it.
 
     `failed_at` is None again after a failed reward was requeued; `failure` stays.
@@ -58,8 +55,7 @@ class RewardOfEvent:
         return None if self.seq is None else reward_reference(self.id, self.kind, self.seq)
 
 
-@dataclass(frozen=True, slots=True)
-class EventHistory:
+class EventHistory(msgspec.Struct, frozen=True):
     """`reward` is None for an event worth 0 LTZ, `brand_name` for a brand that is gone."""
 
     id: UUID

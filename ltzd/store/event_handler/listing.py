@@ -4,10 +4,11 @@ Events are found by the index of each brand, so the cost grows with the brands a
 table.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
 from uuid import UUID
+
+import msgspec
 
 from ltzd.store.database import Connection
 from ltzd.values import Address
@@ -20,8 +21,7 @@ STATUSES: tuple[EventStatus, ...] = get_args(EventStatus)
 SCANNED = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class ListedEvent:
+class ListedEvent(msgspec.Struct, frozen=True):
     """`ltz` is in whole LTZ. `failure` is the reason of the last failure of its reward."""
 
     id: UUID
@@ -35,8 +35,7 @@ class ListedEvent:
     failure: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class EventSelection:
+class EventSelection(msgspec.Struct, frozen=True):
     """Times are of the events' acceptance, `since` inclusive and `until` exclusive.
 
     A status is looked for among the `scanned` newest events that the other fields select.

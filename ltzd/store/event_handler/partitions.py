@@ -7,11 +7,11 @@ default partition, and `ensure` moves them when it creates theirs.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 import asyncpg
+import msgspec
 import structlog
 
 from ltzd.rules.event_handler import event_partitions as rules
@@ -29,8 +29,7 @@ _LOCK_TIMEOUT: Final = "500ms"
 _MOVE_SECONDS: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(msgspec.Struct, frozen=True):
     """The ids from `lower` on and below `upper`. `lower` is None for the partition of the ids
     of earlier versions, whose first id is the smallest of all.
     """

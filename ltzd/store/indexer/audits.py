@@ -1,13 +1,12 @@
 """How far the index was read a second time and compared: `chains.audited_number`."""
 
-from dataclasses import dataclass
+import msgspec
 
 from ltzd.errors import LaneLost
 from ltzd.store.database import Connection
 
 
-@dataclass(frozen=True, slots=True)
-class AuditProgress:
+class AuditProgress(msgspec.Struct, frozen=True):
     """Every block up to `audited_number` was compared; the next one is audited next."""
 
     audited_number: int

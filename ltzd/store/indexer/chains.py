@@ -5,7 +5,8 @@ that writes the facts. A holder whose term is over gets LaneLost.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.errors import LaneLost
 from ltzd.store.database import Connection
@@ -13,8 +14,7 @@ from ltzd.store.indexer import partitions
 from ltzd.values import Address, Hash32
 
 
-@dataclass(frozen=True, slots=True)
-class ChainIdentity:
+class ChainIdentity(msgspec.Struct, frozen=True):
     """The chain and its LTZ contract, which was deployed in `first_block`."""
 
     chain_id: int
@@ -23,15 +23,13 @@ class ChainIdentity:
     first_block: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(msgspec.Struct, frozen=True):
     number: int
     hash: Hash32
     final_number: int
 
 
-@dataclass(frozen=True, slots=True)
-class BlockRow:
+class BlockRow(msgspec.Struct, frozen=True):
     number: int
     hash: Hash32
     parent_hash: Hash32

@@ -6,7 +6,6 @@ inserted or undone. `minted` is the newest token's serial number: PerkNFT counts
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -87,8 +86,7 @@ async def rebuild(connection: Connection, collection_ids: Collection[int]) -> No
     )
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedClaims:
+class IndexedClaims(msgspec.Struct, frozen=True):
     """`max_per_user` of a collection (0 is no limit), and a user's claims in it."""
 
     max_per_user: int

@@ -4,8 +4,9 @@ A search reads all facts of a contract, which takes seconds for millions of them
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from ltzd.store.database import Connection
 
@@ -14,8 +15,7 @@ _PLANS = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin")
 """Off in the pools, whose statements find single rows; a search reads whole tables."""
 
 
-@dataclass(frozen=True, slots=True)
-class DerivedTable:
+class DerivedTable(msgspec.Struct, frozen=True):
     """A table that is derived from one contract's facts.
 
     `search` is a statement without parameters that gives the keys of rows that are missing, that

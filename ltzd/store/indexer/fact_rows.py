@@ -1,10 +1,10 @@
 """The rows of facts: the columns that all begin with, the tables, and how rows are exchanged."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import asyncpg
+import msgspec
 
 from ltzd.errors import ImpossibleFact
 from ltzd.rules.indexer.log_position import PositionedFact
@@ -18,8 +18,7 @@ FactKey = tuple[int, Hash32, int]
 FactRow = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class FactTable:
+class FactTable(msgspec.Struct, frozen=True):
     """A table of facts. `columns` follow those of the position; `values` gives a fact's values."""
 
     name: str
@@ -42,8 +41,7 @@ class FactTable:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TableCorrection:
+class TableCorrection(msgspec.Struct, frozen=True):
     """Facts to remove from a table, and facts to insert, which replace those at the same place."""
 
     remove: Sequence[FactKey] = ()
@@ -54,13 +52,12 @@ Corrections = Mapping[str, TableCorrection]
 """By the name of a table of one contract."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exchanged:
+class Exchanged(msgspec.Struct, frozen=True):
     """The rows that a correction has deleted and inserted, and the facts of the latter."""
 
     gone: Sequence[asyncpg.Record] = ()
     new: Sequence[FactRow] = ()
-    facts: Sequence[Any] = field(default=())
+    facts: Sequence[Any] = ()
 
     @property
     def rows(self) -> list[Any]:

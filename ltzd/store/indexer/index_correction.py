@@ -9,7 +9,8 @@ The caller makes sure that the nodes are right (`indexer/repair.py`).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.errors import IndexMoved
 from ltzd.store import wakeups
@@ -27,8 +28,7 @@ CorrectContract = Callable[[Connection, Corrections], Awaitable[None]]
 """Corrects one contract's facts, and what is derived from them."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexCorrection:
+class IndexCorrection(msgspec.Struct, frozen=True):
     """Corrections that belong together.
 
     `blocks` are the blocks of all facts that are inserted; `contracts` holds the corrections of

@@ -5,7 +5,6 @@ token is never removed otherwise: PerkNFT burns none.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 
 import asyncpg
@@ -126,8 +125,7 @@ async def look_up(
     ]
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class TokenPage:
+class TokenPage(msgspec.Struct, frozen=True, eq=False, weakref=True):
     """Tokens as they were when the chain was followed up to this block; None if it is unknown.
 
     `total` is the number of tokens of the collection at that block.

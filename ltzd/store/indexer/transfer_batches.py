@@ -5,8 +5,9 @@ Amounts are in LTZ's smallest unit. The texts are checked by their lengths here 
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from ltzd.store.binary_copy import copy_rows, numeric_hex
 from ltzd.store.database import Connection
@@ -21,8 +22,7 @@ Hashes have 64 and addresses 40 hexadecimal digits, in small letters.
 COLUMNS: Final = mint_facts.TRANSFERS.all_columns
 
 
-@dataclass(frozen=True, slots=True)
-class TransferBatch:
+class TransferBatch(msgspec.Struct, frozen=True):
     """`deltas` holds the change of each wallet's balance, by its address in hexadecimal digits."""
 
     count: int

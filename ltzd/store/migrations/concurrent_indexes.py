@@ -5,8 +5,9 @@ So a revision calls `create_on_new`, and enters a table with rows in `background
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 Connection = Any
 """An asyncpg connection."""
@@ -15,8 +16,7 @@ _STEP_SECONDS: Final = 7 * 86_400.0
 """A statement that reads a whole table may take this time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+class Index(msgspec.Struct, frozen=True):
     """`definition` is what follows the table's name."""
 
     name: str

@@ -12,8 +12,9 @@ write. Statements that run on both layouts therefore name no columns in ON CONFL
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from ltzd.store.migrations import concurrent_indexes
 
@@ -33,8 +34,7 @@ asyncpg.LockNotAvailableError. Shorter than PostgreSQL's `deadlock_timeout`: if 
 and `swap` wait for each other, `swap` gives up."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionedTable:
+class PartitionedTable(msgspec.Struct, frozen=True):
     """`height` is the column of the block's number, `key` the primary key.
 
     `indexes` holds the columns of the other indexes. `dropped` are the indexes of the old layout
@@ -44,7 +44,7 @@ class PartitionedTable:
     name: str
     height: str = "block_number"
     key: str = "block_number, log_index"
-    indexes: Mapping[str, str] = field(default_factory=dict)
+    indexes: Mapping[str, str] = msgspec.field(default_factory=dict)
     dropped: Sequence[str] = ()
 
 

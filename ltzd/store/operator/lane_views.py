@@ -1,9 +1,9 @@
 """Lanes as a person looks at them: `ltzd lane list`, and what `pause` and `resume` change."""
 
-from dataclasses import dataclass
 from datetime import datetime
 
 import asyncpg
+import msgspec
 
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
@@ -12,8 +12,7 @@ from ltzd.store.operator.wallets import WalletState
 from ltzd.values import Address
 
 
-@dataclass(frozen=True, slots=True)
-class LaneView:
+class LaneView(msgspec.Struct, frozen=True):
     """A wallet and its lane. A wallet that no process has served yet has no epoch and no nonce.
 
     `holder` is the process that serves the lane now, None if no process does. `paused_for` is the

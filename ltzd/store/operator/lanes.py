@@ -4,7 +4,7 @@ Every write of a lane's holder names its epoch (`transactions.store_signed`, `tr
 holder whose term is over gets LaneLost.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from ltzd.errors import LaneLost
 from ltzd.rules.operator.references import LaneReferences
@@ -15,8 +15,7 @@ SHOWN_FOR_SECONDS = 60.0
 """A lane counts as served this long after its last report."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(msgspec.Struct, frozen=True):
     chain_id: int
     wallet: Address
     epoch: int

@@ -12,10 +12,10 @@ import os
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
+import msgspec
 import structlog
 
 from ltzd import telemetry
@@ -56,8 +56,7 @@ def rebuild_lease(chain_id: int) -> str:
     return f"rebuild/{chain_id}"
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseFacts:
+class LeaseFacts(msgspec.Struct, frozen=True):
     """A lease's row. `process` is the host's name and the process id of its holder."""
 
     name: str
@@ -83,8 +82,7 @@ async def list_all(connection: Connection) -> tuple[LeaseFacts, ...]:
     return tuple(LeaseFacts(*row) for row in rows)
 
 
-@dataclass(frozen=True, slots=True)
-class LeasePolicy:
+class LeasePolicy(msgspec.Struct, frozen=True):
     """The times of leases. Units: seconds.
 
     A lease that is not renewed for `length` may be taken; its holder ends the term `margin` before
@@ -473,8 +471,7 @@ SELECT leases.name, leases.renewed_at
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Session:
+class _Session(msgspec.Struct, frozen=True):
     """This process's session, by which other processes see whether it has ended."""
 
     pid: int

@@ -6,10 +6,10 @@ chains). `count`, `link` and `release` read the whole index of mints: use a conn
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 import asyncpg
+import msgspec
 
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import RewardMinted
@@ -23,8 +23,7 @@ QUERY_TIMEOUT_SECONDS = 3600.0
 _AT_ONCE = 500
 
 
-@dataclass(frozen=True, slots=True)
-class LostMints:
+class LostMints(msgspec.Struct, frozen=True):
     """`unlinked`: rewards in the queue whose mint the index has, under any reference of their own.
 
     `taken`: rewards whose reference another mint has used, so that they need a new one.

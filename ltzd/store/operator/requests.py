@@ -7,10 +7,10 @@ by no lane, however late a frozen process wakes up.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import asyncpg
+import msgspec
 
 from ltzd.errors import LaneLost
 from ltzd.rules.operator.requests import Action, RequestOutcome
@@ -20,8 +20,7 @@ from ltzd.store.wakeups import WALLETS, notify
 from ltzd.values import Hash32
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionRequest:
+class TransactionRequest(msgspec.Struct, frozen=True):
     """`attempt` is the hash of the attempt that carried it out, None without such an attempt."""
 
     id: int
@@ -34,8 +33,7 @@ class TransactionRequest:
     attempt: Hash32 | None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRequest:
+class OpenRequest(msgspec.Struct, frozen=True):
     """A request for a lane to carry out; an expired one only needs its outcome."""
 
     id: int

@@ -4,9 +4,8 @@ A promoted replica and a restored backup may lack the last commits, among them s
 that are mined or pending. `ltzd restore` and `ltzd lane adopt` write what a person decides.
 """
 
-from dataclasses import dataclass
-
 import asyncpg
+import msgspec
 
 from ltzd.errors import DatabaseUnavailable, LaneLost
 from ltzd.rules.operator.references import LaneReferences
@@ -19,8 +18,7 @@ RESTORED = "restored"
 """The timeline of a lane that a person has restored: it differs from every server's timeline."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaneRecord:
+class LaneRecord(msgspec.Struct, frozen=True):
     """`timeline` is None for a lane that has not signed since the column exists.
 
     `references` are the seqs that the lane may still give out. `last_signed` is the highest nonce

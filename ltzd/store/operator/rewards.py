@@ -1,8 +1,9 @@
 """Rewards: the LTZ owed to wallets, and the progress of each to its mint."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from uuid import UUID
+
+import msgspec
 
 from ltzd.rules.operator.mint_gas import MOST_OUT_OF_GAS
 from ltzd.store.database import Connection
@@ -20,8 +21,7 @@ _BEHIND_ALL = b"\xff" * 21
 """Greater than every address in a comparison of bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedReward:
+class QueuedReward(msgspec.Struct, frozen=True):
     """`seq` is None until the reward's first batch gives it one; then it never changes.
 
     `has_failed` says that LTZ refused the reward before, and that a person put it back.

@@ -1,6 +1,6 @@
 """Mined transactions, from their block to its finality, and a reorg below finality (dev chains)."""
 
-from dataclasses import dataclass
+import msgspec
 
 from ltzd.rules.operator.transactions import FinalityLost, State, Transaction, advance
 from ltzd.store.database import Connection
@@ -8,8 +8,7 @@ from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.transactions import OpenTransaction, inclusion_of, open_transaction_of
 
 
-@dataclass(frozen=True, slots=True)
-class MinedTransaction:
+class MinedTransaction(msgspec.Struct, frozen=True):
     """A mined transaction, and the indexer's view of its block.
 
     `unminted` counts its rewards without an indexed mint although the indexer has passed the block.

@@ -4,10 +4,10 @@ The statement that stores a top-up enforces its bounds: an active wallet, one to
 the day's total. A day is a UTC day of the database's clock. Units: wei.
 """
 
-from dataclasses import dataclass
 from decimal import Decimal
 
 import asyncpg
+import msgspec
 
 from ltzd.errors import LaneLost
 from ltzd.store.database import Connection
@@ -16,8 +16,7 @@ from ltzd.store.operator.transactions import Attempt
 from ltzd.values import Address
 
 
-@dataclass(frozen=True, slots=True)
-class TopUpTarget:
+class TopUpTarget(msgspec.Struct, frozen=True):
     """A wallet that may get a top-up; `given_out` is its lane's next nonce.
 
     `has_displaced`: something else has signed with its key, and no person has accounted for that
@@ -31,8 +30,7 @@ class TopUpTarget:
     has_displaced: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TopUp:
+class TopUp(msgspec.Struct, frozen=True):
     nonce: int
     to: Address
     value_wei: int

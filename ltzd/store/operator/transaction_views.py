@@ -4,11 +4,12 @@ Rarely read, so the joins are not optimised. No e-mail address is among the fact
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
 import asyncpg
+import msgspec
+from msgspec.structs import replace
 
 from ltzd.store.database import Connection
 from ltzd.store.operator import requests
@@ -24,8 +25,7 @@ STUCK_SECONDS = 60.0
 _REWARDS_SHOWN = 20
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionSummary:
+class TransactionSummary(msgspec.Struct, frozen=True):
     """A transaction, its work and its newest attempt; fees in wei per gas.
 
     The call mints `ltz` for `rewards`, or is the relay `function` of `user`. `ahead` counts the
@@ -83,8 +83,7 @@ class TransactionSummary:
         return self.is_unmined and self.age_seconds >= STUCK_SECONDS
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptView:
+class AttemptView(msgspec.Struct, frozen=True):
     """Fees in wei per gas."""
 
     hash: Hash32
@@ -99,8 +98,7 @@ class AttemptView:
     is_mined: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RewardView:
+class RewardView(msgspec.Struct, frozen=True):
     """`id` is the event's for a reward of an event."""
 
     id: UUID
@@ -109,8 +107,7 @@ class RewardView:
     ltz: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionView:
+class TransactionView(msgspec.Struct, frozen=True):
     """All of a transaction; `rewards` are the first twenty."""
 
     summary: TransactionSummary

@@ -4,7 +4,6 @@ Every statement that changes a state names the state it expects; zero rows is a 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from uuid import UUID
 
@@ -28,8 +27,7 @@ from ltzd.store.wakeups import origin
 from ltzd.values import Address, Hash32
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(msgspec.Struct, frozen=True):
     """A mint that a lane is about to sign.
 
     `rewards` and `seqs` go together. The lane has `references` before, and `references_after` once

@@ -1,7 +1,8 @@
 """Shows people what the operator's wallets do now: their lanes, processes and open work."""
 
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from ltzd.store.database import Connection
 from ltzd.store.operator import transactions, wallets
@@ -11,8 +12,7 @@ from ltzd.store.operator.wallets import OperatorWallet, WalletState
 from ltzd.values import Address
 
 
-@dataclass(frozen=True, slots=True)
-class WalletWork:
+class WalletWork(msgspec.Struct, frozen=True):
     """`process` holds the wallet now: its host and process id, or None if no process does.
 
     `served_at` is the lane's last report, `next_nonce` is None for a wallet without a lane.

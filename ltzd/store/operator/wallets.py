@@ -4,12 +4,12 @@ A change is in force within a second: it wakes every process that serves lanes (
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Any
 
 import asyncpg
+import msgspec
 
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
@@ -25,8 +25,7 @@ class WalletState(Enum):
     """The wallet signs nothing; what it has signed is watched until it is final."""
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorWallet:
+class OperatorWallet(msgspec.Struct, frozen=True):
     """`signer` tells where the key is, never the key; None if the settings name it."""
 
     chain_id: int
@@ -90,8 +89,7 @@ WITHOUT_ROLE = "role"
 """A relay lane's reason to wait: its wallet lacks a role on chain, so its relays would revert."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServedWallet:
+class ServedWallet(msgspec.Struct, frozen=True):
     """A wallet whose lane was served within the last minute, by any process.
 
     A draining wallet signs what no other wallet can sign, and nothing else. A person has paused the

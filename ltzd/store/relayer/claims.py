@@ -12,7 +12,8 @@ brands' relays, not their holders'; each token's name one wallet, which keeps th
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.errors import LaneLost
 from ltzd.store.database import Connection
@@ -24,8 +25,7 @@ from ltzd.store.wakeups import origin
 from ltzd.values import Address
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimedRelay:
+class ClaimedRelay(msgspec.Struct, frozen=True):
     """A relay that a lane may sign; its one transaction has these fields.
 
     `user` sends relays in an order; the redemptions of brands have none.

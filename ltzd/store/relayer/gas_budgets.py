@@ -6,9 +6,10 @@ database's. A relay counts on the day of its admission, even if it is mined on t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, date
 from decimal import Decimal
+
+import msgspec
 
 from ltzd.rules.relayer.gas_budgets import GasBudgets, GasSpent, is_far_from_spent
 from ltzd.store.database import Connection
@@ -18,8 +19,7 @@ from ltzd.values import Address, hex_of
 EVERYBODY = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GasChange:
+class GasChange(msgspec.Struct, frozen=True):
     """`identity` is None for gas that counts only for everybody."""
 
     day: date

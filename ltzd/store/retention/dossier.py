@@ -5,9 +5,10 @@ chain's index are left out, since everybody can read them on chain.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
+
+import msgspec
 
 from ltzd.store.database import Connection
 from ltzd.store.retention.erasure import SCAN_SECONDS
@@ -19,8 +20,7 @@ from ltzd.values import Address
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
+class Person(msgspec.Struct, frozen=True):
     """A user; or someone without a user (`user_id` is None then) who holds a custodial wallet, or
     has proven an address and has no wallet here.
 

@@ -7,11 +7,13 @@ either before an erasure or after it: writers of events wait for a moment.
 """
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
 from datetime import datetime
 from operator import add
 from typing import Final
 from uuid import UUID
+
+import msgspec
+from msgspec.structs import astuple
 
 from ltzd.store.database import Connection
 from ltzd.store.users.erased_addresses import PREFIX, ErasedAddresses
@@ -27,8 +29,7 @@ SCAN_SECONDS: Final = 3600.0
 _EVENTS_A_STATEMENT = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class ErasedRows:
+class ErasedRows(msgspec.Struct, frozen=True):
     """How many rows of each kind were changed; all 0 if everything had been erased before."""
 
     users: int

@@ -5,11 +5,12 @@ recorded by rule and brand, so that each call begins where the last one ended.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Final
 from uuid import UUID
+
+import msgspec
 
 from ltzd.store.database import Connection
 from ltzd.store.retention import erasure, progress
@@ -22,8 +23,7 @@ _LOOKUPS: Final = 200_000
 """Look-ups of claims in one page of users: some seconds, well below the time of a statement."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionPolicy:
+class RetentionPolicy(msgspec.Struct, frozen=True):
     """The age at which each kind of data is erased; data whose age is None here is kept."""
 
     event_addresses: timedelta | None = None

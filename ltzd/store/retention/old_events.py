@@ -5,12 +5,12 @@ stored in the transaction that drops it, so the books add up as before. A proces
 between has changed nothing, and a second process finds nothing to do.
 """
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
 import asyncpg
+import msgspec
 import structlog
 
 from ltzd.rules.event_handler.event_ids import first_id
@@ -25,8 +25,7 @@ log = structlog.get_logger()
 _NO_ID: Final = UUID(int=0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sum:
+class _Sum(msgspec.Struct, frozen=True):
     """The number and the whole LTZ of one brand's events that are worth LTZ."""
 
     brand_id: bytes
@@ -34,8 +33,7 @@ class _Sum:
     ltz: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
+class _Content(msgspec.Struct, frozen=True):
     """`unsettled` is an event whose reward may still change; `read_at` is the database's time."""
 
     sums: list[_Sum]

@@ -15,11 +15,11 @@ part of a reward.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import date, datetime
 from uuid import UUID
 
 import asyncpg
+import msgspec
 
 from ltzd.errors import BudgetExhausted
 from ltzd.rules.event_handler.brand_limits import Quota
@@ -33,8 +33,7 @@ MILESTONE_REWARD = 4
 """Kinds of rewards, in rows and references (docs/contracts.md)."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckInSnapshot:
+class CheckInSnapshot(msgspec.Struct, frozen=True):
     """The rows that a check-in is decided on, and the database's time.
 
     `claimed` are the days of claimed milestones. `checked_in_on` is the member's last check-in,
@@ -82,8 +81,7 @@ async def read_snapshot(connection: Connection, member: Member) -> CheckInSnapsh
     )
 
 
-@dataclass(frozen=True, slots=True)
-class NewCheckIn:
+class NewCheckIn(msgspec.Struct, frozen=True):
     """A check-in to write if the streak is still `before`; `reward_id` is for a reward of more than
     0.
 
@@ -210,8 +208,7 @@ async def own_best(connection: Connection, member: Member) -> int:
     return days or 0
 
 
-@dataclass(frozen=True, slots=True)
-class NewMilestone:
+class NewMilestone(msgspec.Struct, frozen=True):
     """A milestone to claim on `day`; `own_ltz` of its bonus is the member's own."""
 
     member: Member

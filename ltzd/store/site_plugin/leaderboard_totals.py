@@ -6,10 +6,11 @@ rank.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Final
 from uuid import UUID
+
+import msgspec
 
 from ltzd.errors import DatabaseUnavailable
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
@@ -100,8 +101,7 @@ SELECT {HAS_MOVED_ALL}
 """  # noqa: S608
 
 
-@dataclass(frozen=True, slots=True)
-class RankedWallet:
+class RankedWallet(msgspec.Struct, frozen=True):
     """A wallet on a leaderboard.
 
     `user_id` is None if no user has the wallet; `username` if no member logs in with it at the
@@ -114,8 +114,7 @@ class RankedWallet:
     username: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderboardTotals:
+class LeaderboardTotals(msgspec.Struct, frozen=True):
     """The first ranks in order, and the number of ranked wallets.
 
     `member_key` makes the brand's public member ids. `read_at` is the database's time.

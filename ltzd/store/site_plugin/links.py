@@ -10,11 +10,11 @@ until then a repeated request finds the link (`made_by`). Order of locks: owner,
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 import asyncpg
+import msgspec
 
 from ltzd.rules.site_plugin.links import CODE_LIFE, LINK_LIFE, CodeAttempts
 from ltzd.store.database import Connection
@@ -25,8 +25,7 @@ _MOST_EXPIRED = 100
 """Codes deleted along with each new one."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewCode:
+class NewCode(msgspec.Struct, frozen=True):
     """`wallets` are the owner's, at least one; `daily_allowance` is in whole LTZ."""
 
     code_hash: bytes
@@ -37,8 +36,7 @@ class NewCode:
     daily_allowance: int
 
 
-@dataclass(frozen=True, slots=True)
-class OpenCodes:
+class OpenCodes(msgspec.Struct, frozen=True):
     """One owner's codes. `first_end` is the earliest expiry."""
 
     number: int
@@ -46,8 +44,7 @@ class OpenCodes:
     now: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class LockedCode:
+class LockedCode(msgspec.Struct, frozen=True):
     """The contents of a code that has not expired."""
 
     code_hash: bytes
@@ -56,8 +53,7 @@ class LockedCode:
     daily_allowance: int
 
 
-@dataclass(frozen=True, slots=True)
-class LockedMember:
+class LockedMember(msgspec.Struct, frozen=True):
     """The facts that a link is decided on.
 
     `own_wallet` is the wallet of the member's e-mail address; `subjects` are the owners whose links
@@ -71,8 +67,7 @@ class LockedMember:
     now: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(msgspec.Struct, frozen=True):
     """`daily_allowance` is in whole LTZ."""
 
     brand_id: Address

@@ -5,15 +5,15 @@ A member has the wallet of the e-mail address that the site names or, while a li
 has earned nothing there and is not linked.
 """
 
-from dataclasses import dataclass
 from uuid import UUID
+
+import msgspec
 
 from ltzd.store.database import Connection
 from ltzd.values import Address
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """A user of one brand's site.
 
     `subject` is the active link's owner at the identity provider, or None without a link.
@@ -30,8 +30,7 @@ class Member:
     email_confirmed: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MemberRecord:
+class MemberRecord(msgspec.Struct, frozen=True):
     """A member, and the stored e-mail address in lower case.
 
     `has_ended_link`: the row names a link that has ended, whose wallet is no longer the member's

@@ -7,12 +7,12 @@ carries the id in the reference. Prices are in LTZ's smallest unit.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from uuid import UUID
 
 import asyncpg
+import msgspec
 
 from ltzd.rules.site_plugin.redemptions import Offer
 from ltzd.store.database import Connection
@@ -31,8 +31,7 @@ class RedemptionState(Enum):
     """The redemption was done, and a reorganisation has undone its payment for good."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewSiteRedemption:
+class NewSiteRedemption(msgspec.Struct, frozen=True):
     """A redemption of a collection or an item; the other id is None."""
 
     id: UUID
@@ -59,8 +58,7 @@ class NewSiteRedemption:
         return hashlib.sha256(self.id.bytes).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class SiteRedemption(NewSiteRedemption):
+class SiteRedemption(NewSiteRedemption, frozen=True):
     """`failure` is the reason that the user of a failed redemption is given.
 
     `is_payment_lost`: a reorganisation has undone the redemption's payment, which may be mined
@@ -72,8 +70,7 @@ class SiteRedemption(NewSiteRedemption):
     is_payment_lost: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RedemptionProgress:
+class RedemptionProgress(msgspec.Struct, frozen=True):
     """Whether a fact pays the redemption, and the relay that will cause one.
 
     A fact pays if it has the redemption's kind, its collection or one of its item, its wallet, its
@@ -84,8 +81,7 @@ class RedemptionProgress:
     relay: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ChainOffers:
+class ChainOffers(msgspec.Struct, frozen=True):
     """Indexed collections and items by id."""
 
     collections: Mapping[int | None, Offer]

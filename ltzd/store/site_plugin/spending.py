@@ -6,12 +6,12 @@ redemption is inserted, so that no LTZ are spent twice and no ended link pays. A
 smallest unit, unless they say LTZ.
 """
 
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from uuid import UUID
 
 import asyncpg
+import msgspec
 
 from ltzd.rules.site_plugin.spending import AddressFacts, Allowance, PotAmounts, SpendingRecord
 from ltzd.store.database import Connection
@@ -19,8 +19,7 @@ from ltzd.store.site_plugin.members import Member
 from ltzd.values import LTZ, Address
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveLink:
+class ActiveLink(msgspec.Struct, frozen=True):
     """`day` is today in UTC, the day on which `allowance` is counted."""
 
     id: UUID
@@ -29,8 +28,7 @@ class ActiveLink:
     allowance: Allowance
 
 
-@dataclass(frozen=True, slots=True)
-class SpendingAccount:
+class SpendingAccount(msgspec.Struct, frozen=True):
     """The facts that spending is decided on. `user_id` and `wallet` are the stored ones."""
 
     user_id: UUID

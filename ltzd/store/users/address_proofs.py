@@ -7,14 +7,14 @@ verified token or the provider's own answer writes one.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
+
+import msgspec
 
 from ltzd.store.database import Connection
 
 
-@dataclass(frozen=True, slots=True)
-class ProvenAddress:
+class ProvenAddress(msgspec.Struct, frozen=True):
     """`erased_key` is the address's key after an erasure; None if nothing was ever erased."""
 
     person: str

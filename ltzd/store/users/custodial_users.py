@@ -22,6 +22,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 import asyncpg
+import msgspec
 
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
 from ltzd.store.database import Connection
@@ -36,8 +37,7 @@ class AccountName:
     text: str = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class CustodialUser:
+class CustodialUser(msgspec.Struct, frozen=True):
     subject: str
     wallet: Address
 
@@ -52,8 +52,7 @@ class SealedUser:
     sealed: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class NameOwnership:
+class NameOwnership(msgspec.Struct, frozen=True):
     """The user that a name leads to, and the root that owns the user; None if there is none."""
 
     name: AccountName
@@ -61,8 +60,7 @@ class NameOwnership:
     owner: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ListedUser:
+class ListedUser(msgspec.Struct, frozen=True):
     """`names` holds each name and whether a token has vouched for it; a root's names include its
     logins.
     """

@@ -5,32 +5,30 @@ any brand, one writes it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from ltzd.rules.oauth.accounts import OAuthAccount, OAuthProvider
 from ltzd.store.database import Connection
 from ltzd.values import Address
 
 
-@dataclass(frozen=True, slots=True)
-class AccountWallet:
+class AccountWallet(msgspec.Struct, frozen=True):
     """A wallet, and its owner's subject at the identity provider."""
 
     subject: str
     wallet: Address
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedPregeneration:
+class RecordedPregeneration(msgspec.Struct, frozen=True):
     """The stored wallet, and whether this request created it."""
 
     kept: AccountWallet
     created_new: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DailyUsage:
+class DailyUsage(msgspec.Struct, frozen=True):
     """A brand's use of its UTC day. Times are the database's."""
 
     is_within: bool

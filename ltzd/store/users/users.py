@@ -7,23 +7,22 @@ proofs of addresses that have no row here yet.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from uuid import UUID, uuid5
+
+import msgspec
 
 from ltzd.store.database import Connection
 from ltzd.values import Address
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(msgspec.Struct, frozen=True):
     id: UUID
     email_key: str
     identity_subject: str
     wallet: Address
 
 
-@dataclass(frozen=True, slots=True)
-class MigratedUser:
+class MigratedUser(msgspec.Struct, frozen=True):
     """A user whose address leads to another wallet from now on; `left` is the previous wallet."""
 
     id: UUID

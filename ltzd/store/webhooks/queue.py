@@ -7,10 +7,11 @@ mints (`mint_facts.record_on_rewards`).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, get_args
 from uuid import UUID
+
+import msgspec
 
 from ltzd.store import wakeups
 from ltzd.store.database import Connection
@@ -22,8 +23,7 @@ WebhookState = Literal["pending", "delivered", "exhausted"]
 WEBHOOK_STATES: Final[tuple[WebhookState, ...]] = get_args(WebhookState)
 
 
-@dataclass(frozen=True, slots=True)
-class DueWebhook:
+class DueWebhook(msgspec.Struct, frozen=True):
     """A webhook claimed for one attempt, with the number `attempt`. `revision` is the brand's."""
 
     id: UUID
@@ -38,8 +38,7 @@ class DueWebhook:
     """The transaction of the announced mint, of the reverted mint, or of the lost payment."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryOutcome:
+class DeliveryOutcome(msgspec.Struct, frozen=True):
     """The outcome of one attempt.
 
     `disable_reason` is why the endpoint must be disabled, or None. With `unless_succeeded_since`

@@ -1,9 +1,10 @@
 """Webhooks for the operator's commands: listed, replayed, and their backlog."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
+
+import msgspec
 
 from ltzd.store.database import Connection
 from ltzd.store.retention import batches
@@ -16,8 +17,7 @@ from ltzd.store.webhooks.queue import (
 from ltzd.values import Address
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookRecord:
+class WebhookRecord(msgspec.Struct, frozen=True):
     """`next_at` is meaningful while the webhook is pending; `revoked` means that an ltz_reverted
     followed.
     """
@@ -46,15 +46,13 @@ class WebhookRecord:
         return not (self.revoked and self.kind == "ltz_distributed")
 
 
-@dataclass(frozen=True, slots=True)
-class DisabledEndpoint:
+class DisabledEndpoint(msgspec.Struct, frozen=True):
     brand_id: Address
     disabled_at: datetime
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookFacts:
+class WebhookFacts(msgspec.Struct, frozen=True):
     """`pending` webhooks wait for an enabled endpoint, `held` for a disabled or missing one.
 
     At most MOST_COUNTED are counted of each brand. `oldest_seconds` is the age of the oldest of the
@@ -233,16 +231,14 @@ async def replay(connection: Connection, ids: Sequence[UUID]) -> list[UUID]:
     return replayed
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(msgspec.Struct, frozen=True):
     """A place in the order in which a brand's webhooks were written: behind this webhook."""
 
     written_at: datetime
     id: UUID
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
+class Replayed(msgspec.Struct, frozen=True):
     """How many webhooks are due now; `reached` is None if there are no further ones."""
 
     count: int

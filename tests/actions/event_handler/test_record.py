@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NoReturn
 from uuid import uuid4
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd.actions.event_handler.batch_decision import RecordedEvent
 from ltzd.actions.event_handler.record import EventRequest

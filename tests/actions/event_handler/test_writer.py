@@ -1,7 +1,8 @@
 """A database that can be read and not written: full, or a standby after a failover."""
 
 import asyncio
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ltzd.actions.event_handler.batch_decision import RecordedEvent
 from ltzd.actions.event_handler.record import EventHandler

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 import pytest_asyncio
 from eth_abi.abi import encode
 from msgspec import structs
+from msgspec.structs import replace
 
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
 from ltzd.actions.relayer.context import RelayContext

@@ -4,12 +4,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 import pytest_asyncio
 from msgspec import structs
+from msgspec.structs import replace
 
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
 from ltzd.actions.relayer import admission

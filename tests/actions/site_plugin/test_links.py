@@ -4,12 +4,12 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from ltzd.actions.mint_capacity import MintCapacity

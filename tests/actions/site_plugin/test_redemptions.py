@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 from uuid import uuid4
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd.actions.site_plugin import redemptions as module
 from ltzd.actions.site_plugin.redemptions import PerkOffer, RedeemedPerk

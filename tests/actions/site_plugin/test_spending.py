@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import replace
 from typing import NoReturn
 
 import pytest
+from msgspec.structs import replace
 
 from ltzd.actions.site_plugin.redemptions import RedeemedPerk
 from ltzd.errors import DatabaseUnavailable, RedemptionRefused, Unavailable

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from ltzd import telemetry
@@ -180,9 +181,9 @@ async def test_a_site_member_migrates_with_his_user_unless_he_is_linked(local: L
     user_id = await value(local.pool, "SELECT id FROM users")
     plain = Member(BRAND, "site.example", 1, "ann", user_id, before.wallet, None)
     async with session(local.pool) as connection:
-        for member in (plain, replace(plain, site_user_id=2)):
+        for member in (plain, structs.replace(plain, site_user_id=2)):
             await site_members.save(connection, member, EMAIL)
-    await linked(local.pool, replace(plain, site_user_id=2))
+    await linked(local.pool, structs.replace(plain, site_user_id=2))
 
     await local.used(local.token("user-7", DISCORD, email=EMAIL))
 
@@ -226,7 +227,7 @@ async def test_an_address_that_the_token_does_not_verify_does_not_migrate(
     await local.pregenerated(DISCORD, email=EMAIL, userEmail=EMAIL)
 
     used_wallets = await local.used(
-        local.token("user-7", replace(DISCORD, email=EMAIL), email=email)
+        local.token("user-7", structs.replace(DISCORD, email=EMAIL), email=email)
     )
 
     assert first not in used_wallets

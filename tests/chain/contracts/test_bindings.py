@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import astuple, fields
 from typing import Any
 
 import pytest
 from eth_abi.abi import encode
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import astuple, fields
 from web3 import Web3
 from web3.types import LogReceipt
 

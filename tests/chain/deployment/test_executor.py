@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd.chain.contracts import artifacts, runtime_code
 from ltzd.chain.deployment.plan import DeployedContract, Deployment, MintLimit

@@ -1,6 +1,5 @@
 """The plan of a deployment, decided without a chain."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import rlp.codec
 from eth_hash.auto import keccak
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ltzd.chain.contracts import artifacts, contract_abi
 from ltzd.chain.deployment.plan import (

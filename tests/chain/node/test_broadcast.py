@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ltzd.chain.node.broadcast import Broadcast
 from ltzd.chain.node.node import Node

@@ -1,11 +1,11 @@
 """The costs of data on rollups are read from their own contracts, once in ten seconds."""
 
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 from eth_abi.abi import decode, encode
 from eth_hash.auto import keccak
+from msgspec.structs import replace
 
 from ltzd.chain.node.l1_costs import (
     ARB_SYS,

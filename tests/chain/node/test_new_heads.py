@@ -4,10 +4,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from aiohttp import WSMsgType, web
+from msgspec.structs import replace
 
 from ltzd.chain.node.answers.typed import Header
 from ltzd.chain.node.new_heads import HeadSocketPolicy, NewHeads

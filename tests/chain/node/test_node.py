@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ltzd.chain.node.answers.typed import Header, Receipt, Revert
 from ltzd.chain.node.node import Node

@@ -1,9 +1,9 @@
 """The watch of a pool's nodes: foreign, dead, hung, invented and contradicting nodes."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from ltzd.chain.pool.report import NodeReport, Unfit
 from ltzd.errors import NodeUnavailable

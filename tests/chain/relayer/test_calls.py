@@ -1,12 +1,12 @@
 """Relay requests that are allowed or refused, and the call data that is sent for them."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from eth_abi.abi import encode
 from eth_utils.abi import abi_to_signature, get_abi_input_types
+from msgspec.structs import replace
 
 from ltzd.chain.contracts import abi_words, artifacts, contract_abi
 from ltzd.chain.contracts.business_escrow import Deal, DealStatus

@@ -4,7 +4,7 @@ The oracles are web3 with the compiled ABI, eth-account, and a table in this fil
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from eth_abi.abi import encode
@@ -13,6 +13,7 @@ from eth_account.messages import encode_typed_data
 from eth_utils.abi import abi_to_signature, get_abi_input_types
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from web3 import Web3
 
 from ltzd.chain.contracts import abi_words, artifacts, contract_abi

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from ltzd.daemon.main import warn_of_staging
@@ -102,7 +103,7 @@ async def test_the_settings_are_those_of_every_outside_service(tmp_path: Path) -
         assert settings.payments.key().get_secret_value() == sandbox.payments_policy().secret_key
         accounts = settings.accounts.policy()
         expected = sandbox.accounts_policy()
-        assert accounts == replace(
+        assert accounts == structs.replace(
             expected,
             exists_seconds=accounts.exists_seconds,
             missing_seconds=accounts.missing_seconds,

@@ -1,13 +1,14 @@
 """`ltzd check` asks brands' sites, and says of each answer what to do."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from msgspec.structs import replace
 from pydantic import SecretStr
 
 from ltzd.actions.site_plugin.members import SitePolicy

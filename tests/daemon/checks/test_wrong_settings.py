@@ -5,13 +5,14 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import AsyncMock
 from uuid import UUID
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd import __version__
 from ltzd.chain.node.client import node_name

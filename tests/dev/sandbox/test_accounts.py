@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
+from msgspec import structs
 
 from ltzd.daemon.settings.accounts import AccountSettings
 from ltzd.dev.sandbox import Sandbox
@@ -55,7 +56,7 @@ async def started(folder: Path) -> Sandbox:
 
 
 def quick(policy: AccountLookupPolicy) -> AccountLookupPolicy:
-    return replace(policy, first_pause_seconds=0.01, exists_seconds=0.0)
+    return structs.replace(policy, first_pause_seconds=0.01, exists_seconds=0.0)
 
 
 @pytest.fixture
@@ -193,7 +194,7 @@ async def test_a_wrong_credential_is_refused_and_the_client_blames_no_account(
     policy = quick(sandbox.accounts_policy())
     access = getattr(policy, provider)
     (secret,) = {"token", "api_key", "client_secret"} & {field_.name for field_ in fields(access)}
-    wrong = replace(policy, **{provider: replace(access, **{secret: "1234567890:wrong"})})
+    wrong = structs.replace(policy, **{provider: replace(access, **{secret: "1234567890:wrong"})})
 
     async with AccountLookups(wrong) as look_ups:
         assert (await look_ups.verify(an_account(provider, "ann.b"))).verdict == "unavailable"

@@ -4,11 +4,11 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import stripe
+from msgspec.structs import replace
 
 from ltzd.dev.contracts import MINT_LIMIT
 from ltzd.dev.sandbox import journal

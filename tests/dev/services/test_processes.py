@@ -9,12 +9,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd.dev.services import ports, processes
 from ltzd.errors import Misconfigured

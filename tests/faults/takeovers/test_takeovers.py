@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from copy import copy
-from dataclasses import replace
 from time import time
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
 from ltzd.chain.node.node import Node
 from ltzd.errors import LaneLost

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import LaneLost, NodeUnavailable

@@ -1,6 +1,6 @@
 """Two indexings of the same chain, over other paths, end with the same rows in every table."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy

@@ -1,6 +1,6 @@
 """A reorg below finality stops the index with a sentence; a rebuild follows the new branch."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy

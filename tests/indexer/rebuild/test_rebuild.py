@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -10,6 +10,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd.errors import LaneLost
 from ltzd.indexer.contracts import indexed_contracts

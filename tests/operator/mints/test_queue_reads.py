@@ -1,10 +1,10 @@
 """A mint lane reads its queue when something may be in it, and not more often."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ltzd.operator import publisher
 from ltzd.store.operator import rewards, transactions

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from ltzd.actions.relayer.admission import RelayAdmission
 from ltzd.errors import DatabaseUnavailable, RateLimited

@@ -4,12 +4,12 @@ user's relays keep their order, whenever a lane dies or stands still."""
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ltzd.chain.signing import Signer
 from ltzd.operator.policy import ROLE

@@ -2,12 +2,12 @@
 
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from ltzd.chain.node.rpc import RpcError

@@ -1,9 +1,9 @@
 """A fleet of relay lanes while wallets run dry, and while the base fee is above the cap."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd.chain.signing import Signer
 from ltzd.operator.fleet.fleet import LaneFleet, SettingsWallet

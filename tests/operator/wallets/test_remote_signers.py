@@ -3,11 +3,11 @@
 import asyncio
 import base64
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd import telemetry
 from ltzd.chain.remote_signing import open_remote_signer

@@ -1,8 +1,7 @@
 """A signer that is away, or slow, holds up nothing but what only it can do."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ltzd import telemetry
 from ltzd.operator.policy import PauseBackoff

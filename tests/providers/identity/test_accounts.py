@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec import structs
 
 from ltzd.dev.sandbox.faults import Fault
 from ltzd.errors import AccountRefused, IdentityUnavailable
@@ -81,9 +82,9 @@ async def test_accounts_of_one_id_at_two_providers_have_two_wallets(
 
 
 async def test_ids_that_differ_in_letter_case_are_two_accounts(client: IdentityClient) -> None:
-    first = await client.wallet_of_account(replace(TIKTOK, user_id="aB-1"))
+    first = await client.wallet_of_account(structs.replace(TIKTOK, user_id="aB-1"))
 
-    assert await client.wallet_of_account(replace(TIKTOK, user_id="Ab-1")) != first
+    assert await client.wallet_of_account(structs.replace(TIKTOK, user_id="Ab-1")) != first
 
 
 async def test_an_account_that_somebody_linked_to_his_user_has_that_users_wallet(
@@ -130,7 +131,7 @@ async def test_one_callers_wrong_details_are_not_the_failure_of_another(
     provider: Provider, client: IdentityClient
 ) -> None:
     await client.wallet_of_email("victim@shop.example")
-    wrong = replace(GOOGLE, email="victim@shop.example")
+    wrong = structs.replace(GOOGLE, email="victim@shop.example")
 
     outcomes = await asyncio.gather(
         client.wallet_of_account(wrong), client.wallet_of_account(GOOGLE), return_exceptions=True
@@ -232,11 +233,11 @@ def a_user(*rows: object) -> dict[str, object]:
     return {"id": DID, "linked_accounts": [*rows, wallet]}
 
 
-SOUGHT = replace(GOOGLE, user_id="aB107")
+SOUGHT = structs.replace(GOOGLE, user_id="aB107")
 STRANGERS: Mapping[str, list[object]] = {
     "nobody's": [],
-    "another id's": [row(replace(SOUGHT, user_id="aB108"))],
-    "another letter case's": [row(replace(SOUGHT, user_id="Ab107"))],
+    "another id's": [row(structs.replace(SOUGHT, user_id="aB108"))],
+    "another letter case's": [row(structs.replace(SOUGHT, user_id="Ab107"))],
     "another kind's": [row(OAuthAccount("spotify", SOUGHT.user_id))],
     "the address's": [{"type": "email", "address": EMAIL}],
     "nonsense": ["google_oauth", None, {"type": "google_oauth"}, {"type": ["google_oauth"]}],
@@ -311,28 +312,28 @@ async def test_only_a_refusal_of_the_account_itself_is_the_callers_fault(
 @pytest.mark.parametrize(
     ("account", "field"),
     [
-        (replace(DISCORD, username=None), "username"),
-        (replace(DISCORD, username=""), "username"),
-        (replace(DISCORD, username="a"), "username"),
-        (replace(DISCORD, username="discord-staff"), "username"),
-        (replace(DISCORD, username="everyone"), "username"),
-        (replace(DISCORD, username="ann\n"), "username"),
-        (replace(DISCORD, username="\u0430nn"), "username"),
-        (replace(DISCORD, user_id="1234567890123456"), "oauth_user_id"),
-        (replace(DISCORD, user_id="١٧٥٩٢٨٨٤٧٢٩٩١١٧٠٦٣"), "oauth_user_id"),
-        (replace(DISCORD, user_id="175928847299117063\n"), "oauth_user_id"),
+        (structs.replace(DISCORD, username=None), "username"),
+        (structs.replace(DISCORD, username=""), "username"),
+        (structs.replace(DISCORD, username="a"), "username"),
+        (structs.replace(DISCORD, username="discord-staff"), "username"),
+        (structs.replace(DISCORD, username="everyone"), "username"),
+        (structs.replace(DISCORD, username="ann\n"), "username"),
+        (structs.replace(DISCORD, username="\u0430nn"), "username"),
+        (structs.replace(DISCORD, user_id="1234567890123456"), "oauth_user_id"),
+        (structs.replace(DISCORD, user_id="١٧٥٩٢٨٨٤٧٢٩٩١١٧٠٦٣"), "oauth_user_id"),
+        (structs.replace(DISCORD, user_id="175928847299117063\n"), "oauth_user_id"),
         (OAuthAccount("twitter", "9", "ann-b", "Ann"), "username"),
         (OAuthAccount("twitter", "9", "x" * 16, "Ann"), "username"),
         (OAuthAccount("github", "1"), "username"),
         (OAuthAccount("github", "1", "-ann"), "username"),
         (OAuthAccount("github", "1", "x" * 40), "username"),
         (OAuthAccount("github", "1", "ann\n"), "username"),
-        (replace(GOOGLE, email=None), "email"),
-        (replace(GOOGLE, email="ann"), "email"),
-        (replace(GOOGLE, email="ann@shop.example\r\nBcc: x"), "email"),
-        (replace(GOOGLE, name=None), "name"),
-        (replace(GOOGLE, name="Ann\ud800"), "name"),
-        (replace(GOOGLE, user_id=""), "oauth_user_id"),
+        (structs.replace(GOOGLE, email=None), "email"),
+        (structs.replace(GOOGLE, email="ann"), "email"),
+        (structs.replace(GOOGLE, email="ann@shop.example\r\nBcc: x"), "email"),
+        (structs.replace(GOOGLE, name=None), "name"),
+        (structs.replace(GOOGLE, name="Ann\ud800"), "name"),
+        (structs.replace(GOOGLE, user_id=""), "oauth_user_id"),
         (OAuthAccount("telegram", "7 7"), "oauth_user_id"),
         (OAuthAccount("spotify", "x" * 256), "oauth_user_id"),
         (OAuthAccount("instagram", "5"), "username"),
@@ -341,7 +342,7 @@ async def test_only_a_refusal_of_the_account_itself_is_the_callers_fault(
         (OAuthAccount("tiktok", "5", "ann_b"), "username"),
         (OAuthAccount("tiktok", "5", "ann.b"), "username"),
         (OAuthAccount("tiktok", "5", "tiktokann"), "username"),
-        (replace(DISCORD, username="hereford"), "username"),
+        (structs.replace(DISCORD, username="hereford"), "username"),
     ],
     ids=str,
 )
@@ -434,7 +435,7 @@ def test_accounts_are_read_from_full_and_short_rows_and_nothing_else_is_one() ->
 
     assert accounts_in(rows) == (
         DISCORD,
-        replace(GOOGLE, email=None),
+        structs.replace(GOOGLE, email=None),
         OAuthAccount("telegram", "77"),
     )
 

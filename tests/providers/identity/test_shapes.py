@@ -19,6 +19,7 @@ import aiohttp
 import jwt
 import pytest
 from aiohttp import web
+from msgspec import structs
 
 from ltzd.actions.users.identity_provider import IdentityProvider, TokenVerifier
 from ltzd.dev.sandbox.faults import Fault
@@ -569,7 +570,9 @@ async def test_tokens_have_the_documented_header_claims_and_rows(
     rows: list[dict[str, object]] = [{"type": "email", "address": EMAIL}]
     async with IdentityClient(conversation.policy) as client:
         for account in ACCOUNTS.values():
-            await client.wallet_of_account(replace(account, user_id="9" + account.user_id[1:]))
+            await client.wallet_of_account(
+                structs.replace(account, user_id="9" + account.user_id[1:])
+            )
     for exchange in conversation.proxy.exchanges:
         if named(exchange) == "create":
             row = json.loads(exchange.sent)["linked_accounts"][0]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from ltzd import telemetry
@@ -334,7 +335,7 @@ async def test_githubs_organizations_and_bots_are_nobodys(
 
 async def test_github_answers_without_a_token(providers: Providers, base: str) -> None:
     providers.set_answers("github", SHAPES["github"].existing)
-    policy = replace(policy_at(base), github=GithubAccess(None, f"{base}/github"))
+    policy = structs.replace(policy_at(base), github=GithubAccess(None, f"{base}/github"))
 
     async with AccountLookups(policy) as look_ups:
         assert (await look_ups.verify(an_account("github"))).verdict == "exists"
@@ -353,7 +354,7 @@ async def test_twitter_knows_a_suspended_user_from_none(
     providers.set_answers("twitter", (200, {"errors": [suspended]}))
     assert (await look_ups.verify(an_account("twitter"))).verdict == "cannot_check"
     providers.set_answers("twitter", (200, {"errors": [unknown]}))
-    other = replace(an_account("twitter"), user_id="2244994946")
+    other = structs.replace(an_account("twitter"), user_id="2244994946")
     assert (await look_ups.verify(other)).verdict == "missing"
 
 
@@ -362,7 +363,7 @@ async def test_what_twitter_says_of_another_user_is_no_answer(
 ) -> None:
     providers.set_answers("twitter", SHAPES["twitter"].unknown)
 
-    other = replace(an_account("twitter"), user_id="2244994946")
+    other = structs.replace(an_account("twitter"), user_id="2244994946")
 
     assert (await look_ups.verify(other)).verdict == "unavailable"
 
@@ -370,7 +371,7 @@ async def test_what_twitter_says_of_another_user_is_no_answer(
 async def test_a_key_of_odd_characters_arrives_as_it_is(providers: Providers, base: str) -> None:
     key = "a&b=c%2Fd+e f#g"
     providers.set_answers("google", SHAPES["google"].existing)
-    policy = replace(policy_at(base), google=GoogleAccess(key, f"{base}/google"))
+    policy = structs.replace(policy_at(base), google=GoogleAccess(key, f"{base}/google"))
 
     async with AccountLookups(policy) as look_ups:
         await look_ups.verify(an_account("google"))
@@ -387,7 +388,7 @@ async def test_spotify_in_development_mode_can_tell_nothing(
     providers.set_answers("spotify", (status, {"error": {"status": status, "message": "no"}}))
     policy = policy_at(base)
     assert policy.spotify is not None
-    restricted = replace(policy, spotify=replace(policy.spotify, extended_quota=False))
+    restricted = structs.replace(policy, spotify=replace(policy.spotify, extended_quota=False))
 
     async with AccountLookups(restricted) as look_ups:
         assert (await look_ups.verify(an_account("spotify"))).verdict == "cannot_check"
@@ -409,7 +410,7 @@ async def test_a_client_token_is_kept_and_made_anew_when_it_is_refused(
     provider: OAuthProvider, providers: Providers, look_ups: AccountLookups
 ) -> None:
     account, existing = an_account(provider), SHAPES[provider].existing
-    ids = [replace(account, user_id=f"ann{n}", username=f"ann{n}") for n in range(3)]
+    ids = [structs.replace(account, user_id=f"ann{n}", username=f"ann{n}") for n in range(3)]
 
     async def ask(account_asked: OAuthAccount, *answers: CannedAnswer) -> AccountVerification:
         ours = changed(existing, id=account_asked.user_id) if provider == "spotify" else existing
@@ -462,7 +463,7 @@ async def test_a_client_token_is_replaced_before_it_ends(providers: Providers, b
 async def test_a_username_that_could_say_more_than_a_name_is_not_asked_about(
     provider: OAuthProvider, username: str | None, providers: Providers, look_ups: AccountLookups
 ) -> None:
-    account = replace(an_account(provider), username=username)
+    account = structs.replace(an_account(provider), username=username)
 
     assert (await look_ups.verify(account)).verdict == "cannot_check"
     assert providers.requests == []
@@ -537,7 +538,7 @@ async def test_while_a_provider_asks_for_patience_nobody_asks_it_and_others_are_
 
     watch = Stopwatch()
     assert (await look_ups.verify(an_account("discord"))).verdict == "unavailable"
-    other = replace(an_account("discord"), user_id="308994132968210434")
+    other = structs.replace(an_account("discord"), user_id="308994132968210434")
     assert (await look_ups.verify(other)).verdict == "unavailable"
     assert (await look_ups.verify(an_account("github"))).verdict == "exists"
 
@@ -550,7 +551,7 @@ async def test_instagrams_limit_comes_with_status_400_and_is_kept_to(
 ) -> None:
     providers.set_answers("instagram", (400, {"error": {"message": "(#4)", "code": 4}}))
     for name in ("ann.b", "ann.c"):
-        account = replace(an_account("instagram"), username=name)
+        account = structs.replace(an_account("instagram"), username=name)
         assert (await look_ups.verify(account)).verdict == "unavailable"
 
     assert len(providers.requests) == 1
@@ -594,7 +595,7 @@ async def test_a_kept_name_that_is_not_the_callers_is_asked_for_again(
     assert (await look_ups.verify(an_account())).username == "ann.b"
     providers.set_answers("discord", changed(SHAPES["discord"].existing, username="ann.c"))
 
-    renamed = await look_ups.verify(replace(an_account(), username="ann.c"))
+    renamed = await look_ups.verify(structs.replace(an_account(), username="ann.c"))
 
     assert renamed.username == "ann.c"
 
@@ -605,10 +606,10 @@ async def test_no_more_answers_are_kept_than_allowed(providers: Providers, base:
     async with AccountLookups(policy) as look_ups:
         for id_ in ids:
             providers.set_answers("discord", changed(SHAPES["discord"].existing, id=id_))
-            await look_ups.verify(replace(an_account(), user_id=id_))
+            await look_ups.verify(structs.replace(an_account(), user_id=id_))
         providers.set_answers("discord", (500, {}))
         verdicts = [
-            (await look_ups.verify(replace(an_account(), user_id=id_))).verdict
+            (await look_ups.verify(structs.replace(an_account(), user_id=id_))).verdict
             for id_ in reversed(ids)
         ]
 
@@ -702,7 +703,7 @@ async def test_too_many_waiting_and_a_closed_client_are_unavailable(
             return bool(providers.requests)
 
         await until(is_asked)
-        other = replace(an_account(), user_id="308994132968210434")
+        other = structs.replace(an_account(), user_id="308994132968210434")
         assert (await look_ups.verify(other)).verdict == "unavailable"
     assert (await waiting).verdict == "unavailable"
     assert (await look_ups.verify(an_account())).verdict == "unavailable"

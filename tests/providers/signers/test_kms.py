@@ -5,12 +5,12 @@ import base64
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from msgspec.structs import replace
 
 from ltzd.chain.remote_signing import RemoteSigner, complete_signature, open_remote_signer
 from ltzd.chain.signing import Signer

@@ -1,10 +1,10 @@
 """web3signer signs, and whatever else it does is a SignerUnavailable within bounded time."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd.chain.remote_signing import RemoteSigner, open_remote_signer
 from ltzd.chain.signing import Signer, TransactionEncoding

@@ -1,10 +1,10 @@
 """The conditions of an installation, judged from its facts."""
 
-from dataclasses import replace
 from itertools import permutations
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from ltzd.operator import policy as operator_policy
 from ltzd.rules.conditions import readiness
@@ -42,7 +42,7 @@ WELL = ClusterFacts(chain=CHAIN, wallets=WALLETS)
 def a_process(number: int, **changes: object) -> ProcessFacts:
     identity = ProcessIdentity(UUID(int=number), "host-b", number, ("indexer",), "1.0")
     facts = ProcessFacts(identity, started_seconds=900.0, seen_seconds=2.0)
-    return replace(facts, **changes)  # type: ignore[arg-type]
+    return replace(facts, **changes)
 
 
 def judged(facts: ClusterFacts | None, *own: Condition, me: ProcessIdentity = ME) -> list[str]:
@@ -199,7 +199,7 @@ def test_a_head_that_another_process_has_seen_counts() -> None:
 def test_an_old_index_makes_every_process_unready_but_not_http(
     changes: dict[str, object], kind: str
 ) -> None:
-    facts = replace(WELL, chain=replace(CHAIN, **changes))  # type: ignore[arg-type]
+    facts = replace(WELL, chain=replace(CHAIN, **changes))
     assert blocking(facts) == [kind]
     assert blocking(facts, for_http=True) == []
 
@@ -360,7 +360,7 @@ def test_every_reason_of_a_pause_has_a_sentence() -> None:
 def test_a_held_wallet_tells_of_roles_limit_and_gas_money() -> None:
     def kinds(**changes: object) -> list[str]:
         lane = LaneState(MINTER, "mint", is_held=True, balance_wei=10, floor_wei=5)
-        lane = replace(lane, **changes)  # type: ignore[arg-type]
+        lane = replace(lane, **changes)
         return [each.kind.value for each in judge_own_lanes([lane])]
 
     assert kinds() == []

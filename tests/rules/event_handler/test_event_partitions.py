@@ -1,10 +1,9 @@
 """Partitions of events follow one another, hold what waits, and grow towards a size."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ltzd.rules.event_handler.event_partitions import (
     AHEAD,

@@ -1,10 +1,9 @@
 """The time since the last commit tells that the indexer stands still."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ltzd.rules.indexer.standstill import (
     IndexProgress,

@@ -1,10 +1,9 @@
 """Which wallet the treasury fills next: bounds hold for any balances."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ltzd.rules.operator.top_ups import OperatorBalance, TopUpPolicy, next_top_up
 from ltzd.values import Address

@@ -1,8 +1,7 @@
 """The table of allowed relay calls, compared with the compiled contracts."""
 
-from dataclasses import fields
-
 import pytest
+from msgspec.structs import fields
 
 from ltzd.chain.contracts import artifacts
 from ltzd.chain.relayer.signatures import MESSAGES

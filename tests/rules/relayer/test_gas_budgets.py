@@ -1,12 +1,12 @@
 """The daily gas budgets of relays."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ltzd.errors import RateLimited, Refused, ValidationFailed
 from ltzd.rules.relayer.gas_budgets import (

@@ -2,12 +2,12 @@
 
 import hashlib
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ltzd.errors import (
     ClaimLimitReached,
@@ -95,7 +95,7 @@ def test_an_available_and_affordable_offer_can_be_redeemed() -> None:
     ],
 )
 def test_an_unavailable_offer_is_refused(change: dict[str, object], words: str) -> None:
-    offer = replace(OFFER, **change)  # type: ignore[arg-type]
+    offer = replace(OFFER, **change)
     assert words in refusal_of(replace(STANDING, offer=offer))
     assert is_available(offer) == ("brand" in change or "max_per_user" in change)
 

@@ -1,12 +1,13 @@
 """The LTZ that a site session may spend: its own, once, and no more than the balance."""
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+from msgspec.structs import replace
 
 from ltzd.errors import RedemptionRefused
 from ltzd.rules.site_plugin.spending import (

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from ltzd.rules.event_handler.brand_limits import Quota, QuotaKind
 from ltzd.rules.event_handler.claims import ClaimRecord

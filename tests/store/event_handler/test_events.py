@@ -1,12 +1,12 @@
 """An event is written atomically with its dependent rows if its claim is unchanged."""
 
 import asyncio
-from dataclasses import replace
 from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from ltzd.rules.event_handler.claims import ClaimRecord
 from ltzd.store.database import Pool, session, transaction

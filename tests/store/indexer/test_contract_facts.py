@@ -1,7 +1,7 @@
 """Tokens, collections, items and deals equal a naive model through writes and undos."""
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ltzd.errors import ImpossibleFact
 from ltzd.rules.indexer.contract_facts import (
@@ -225,7 +226,11 @@ class Model:
         }  # fmt: skip
 
     def deals(self) -> set[Row]:
-        got = {DealLocked: ("locked", 0, 0), DealReleased: ("released", 0, 10)}
+        got: dict[type, tuple[str, int, int]] = {
+            DealLocked: ("locked", 0, 0),
+            DealReleased: ("released", 0, 10),
+        }
+        got |= {DealReleased: ("released", 0, 10)}
         got |= {DealRefunded: ("refunded", 10, 0), DealSplit: ("split", 7, 3)}
         newest = {fact.deal_id: fact for fact in self.of(tuple(got))}
         return {

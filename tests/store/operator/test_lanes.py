@@ -1,9 +1,9 @@
 """A lane's term is fenced by its epoch; its counters go on in later terms, and no two share any."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from ltzd.errors import LaneLost
 from ltzd.rules.operator.references import LaneReferences

@@ -1,10 +1,10 @@
 """The bounds of top-ups, which the statement that stores a top-up enforces."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd.errors import LaneLost
 from ltzd.store.database import Pool, session, transaction

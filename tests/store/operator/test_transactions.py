@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from typing import cast
 from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from ltzd.errors import LaneLost
 from ltzd.rules.operator.fees import GWEI, Fees

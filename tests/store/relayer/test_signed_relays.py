@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from ltzd.errors import LaneLost
 from ltzd.rules.relayer.admission import NewRelay

@@ -3,13 +3,13 @@
 import asyncio
 import random
 from collections import defaultdict
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
 from ltzd.errors import BudgetExhausted
 from ltzd.rules.brands.configuration import Site

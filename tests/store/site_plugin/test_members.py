@@ -1,7 +1,8 @@
 """The rows of sites' members: updates and links under concurrent writers."""
 
-from dataclasses import replace
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from ltzd.store.database import Pool, session
 from ltzd.store.site_plugin import links as site_links
@@ -19,7 +20,7 @@ BEN = User(UUID(int=2), "ben@site.example", "did:ben", OTHER)
 
 def a_member(user: User = ANN, **changes: object) -> Member:
     met = Member(BRAND, "site.example", 42, "ann", user.id, user.wallet, None)
-    return replace(met, **changes)  # type: ignore[arg-type]
+    return replace(met, **changes)
 
 
 async def kept(pool: Pool, member: Member, user: User = ANN) -> Member:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -97,7 +96,9 @@ async def stored(pool: Pool, redemption: NewSiteRedemption) -> SiteRedemption:
 
 async def joinable(pool: Pool, perk: UUID = PERK, **member: Any) -> UUID | None:
     async with session(pool) as connection:
-        redemption = await site_redemptions.find_joinable(connection, replace(ANN, **member), perk)
+        redemption = await site_redemptions.find_joinable(
+            connection, structs.replace(ANN, **member), perk
+        )
     return None if redemption is None else redemption.id
 
 
@@ -198,8 +199,8 @@ async def test_an_open_redemption_is_found_as_it_was_written(pool: Pool) -> None
         async with session(pool) as connection:
             written = await site_redemptions.insert(connection, new)
         assert written == await stored(pool, new)
-        assert {name: getattr(written, name) for name in NewSiteRedemption.__slots__} == {
-            name: getattr(new, name) for name in NewSiteRedemption.__slots__
+        assert {name: getattr(written, name) for name in NewSiteRedemption.__struct_fields__} == {
+            name: getattr(new, name) for name in NewSiteRedemption.__struct_fields__
         }
         assert (written.state, written.failure) == (RedemptionState.OPEN, None)
 
@@ -355,7 +356,7 @@ async def test_a_fact_of_the_wrong_kind_pays_nothing(
 ) -> None:
     redemption = await begun(pool, **of)
     kind: dict[str, Any] = {"collection_id": None, "item_id": None}
-    await on_chain(pool, replace(redemption, **(kind | fact)))
+    await on_chain(pool, structs.replace(redemption, **(kind | fact)))
     assert not (await traces(pool, redemption)).is_paid
 
 

@@ -1,9 +1,9 @@
 """The sums that a site session's spending is decided on: whose rows they count, and whose not."""
 
-from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd.rules.site_plugin.spending import Allowance, PotAmounts, SpendingRecord
 from ltzd.store.database import Pool, session, transaction

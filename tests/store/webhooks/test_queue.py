@@ -1,7 +1,6 @@
 """Webhooks: inserted once with their fact, claimed by one sender at a time, settled, deleted."""
 
 import asyncio
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -10,6 +9,7 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd.rules.brands.configuration import Brand
 from ltzd.store import wakeups

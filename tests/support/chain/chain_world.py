@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy

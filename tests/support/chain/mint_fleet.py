@@ -8,8 +8,9 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
+
+from msgspec.structs import replace
 
 from ltzd.chain.signing import Signer, WalletSigner
 from ltzd.operator.mints.lane import MintLane

@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ltzd.indexer.contracts import IndexedContract
 from ltzd.indexer.follower import Follower

@@ -2,7 +2,8 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ltzd.errors import DatabaseUnavailable, LaneLost, NodeUnavailable
 from ltzd.indexer.follower import Follower

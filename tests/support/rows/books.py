@@ -4,9 +4,10 @@ The chain consists of rows only: `mine` writes the rows that the indexer writes 
 transactions mint all of their rewards. `undo` takes blocks back like a reorganisation.
 """
 
-from dataclasses import replace
 from datetime import datetime
 from uuid import UUID, uuid4
+
+from msgspec.structs import replace
 
 from ltzd.rules.books import Disagreement
 from ltzd.rules.brands.configuration import Brand

@@ -6,7 +6,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 
 import aiohttp
 from msgspec import structs
+from msgspec.structs import replace
 
 from ltzd.actions.event_handler.batch_decision import RecordedEvent
 from ltzd.actions.event_handler.record import EventRequest, EventStatus

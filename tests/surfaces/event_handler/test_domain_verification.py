@@ -3,13 +3,13 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from ipaddress import ip_network
 
 import pytest
 import pytest_asyncio
 import requests
 import schemathesis
+from msgspec.structs import replace
 from schemathesis import GenerationMode
 
 from ltzd.cache.rate_limits import RateLimit

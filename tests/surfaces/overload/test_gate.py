@@ -5,9 +5,9 @@ import contextlib
 import random
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from ltzd.concurrency import work_slots
 from ltzd.errors import Overloaded, ShareExceeded

@@ -7,7 +7,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from io import BytesIO
 from ipaddress import ip_network
@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 import requests
 import schemathesis
+from msgspec.structs import replace
 from schemathesis import GenerationMode
 
 from ltzd.actions.site_plugin.leaderboards import Leaderboard

@@ -31,8 +31,7 @@ _LARGEST_WORD = 2**256 - 1
 _OPERATOR_FEE_FIELDS = ("operatorFeeScalar", "operatorFeeConstant")
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(msgspec.Struct, frozen=True):
     """`base_fee` and `gas_limit` are None on a chain whose blocks lack them.
 
     `transactions` counts the block's transactions; None if the node does not list them.
@@ -65,8 +64,7 @@ class Receipt(msgspec.Struct, frozen=True):
     has_operator_fee: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(msgspec.Struct, frozen=True):
     """`balance` is in wei; `nonce` is the number of the wallet's mined transactions."""
 
     balance: int

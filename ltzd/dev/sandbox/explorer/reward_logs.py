@@ -1,8 +1,9 @@
 """LTZ rewards, read from a transaction's logs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
+
+import msgspec
 
 from ltzd.dev.sandbox.explorer.node_reads import RpcLog
 from ltzd.values import LTZ, Address, LtzUnits, Reference, bytes_of, hex_of, keccak
@@ -11,8 +12,7 @@ MINTED_TOPIC = hex_of(keccak(b"RewardMinted(address,bytes32,uint256)"))
 _SKIPPED_TOPIC = hex_of(keccak(b"RewardSkipped(address,bytes32,uint256)"))
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedReward:
+class LoggedReward(msgspec.Struct, frozen=True):
     recipient: Address
     amount: LtzUnits
     reference: Reference

@@ -7,7 +7,8 @@ account of its type.
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.dev.sandbox.requests import BadInputError, Body, email_in, text_in
 
@@ -19,8 +20,7 @@ _ANY = re.compile(r".+", re.DOTALL)
 _SUBJECT = re.compile(r"[\x20-\x7e]{1,256}")
 
 
-@dataclass(frozen=True, slots=True)
-class AccountKind:
+class AccountKind(msgspec.Struct, frozen=True):
     key: str
     required: Mapping[str, re.Pattern[str]]
     optional: tuple[str, ...] = ()

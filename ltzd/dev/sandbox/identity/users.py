@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import coincurve
+import msgspec
 
 from ltzd.dev.sandbox.identity.accounts import (
     Account,
@@ -38,21 +39,19 @@ class EmbeddedWallet:
     """The id of the additional signer, which may sign besides the owner."""
 
 
-@dataclass(frozen=True, slots=True)
-class WalletRequest:
+class WalletRequest(msgspec.Struct, frozen=True):
     """A wallet to create; its additional `signer` cannot be added later."""
 
     signer: str | None = None
 
 
-@dataclass(slots=True)
-class SandboxUser:
+class SandboxUser(msgspec.Struct):
     subject: str
     created_at: int
     accounts: list[Account]
     custom_metadata: Mapping[str, object]
-    wallets: list[EmbeddedWallet] = field(default_factory=list)
-    spent_keys: set[str] = field(default_factory=set)
+    wallets: list[EmbeddedWallet] = msgspec.field(default_factory=list)
+    spent_keys: set[str] = msgspec.field(default_factory=set)
     sequence: int = 0
 
 

@@ -5,8 +5,10 @@ changes it.
 """
 
 import hashlib
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+
+import msgspec
+from msgspec.structs import replace
 
 from ltzd.dev.sandbox.journal import Journal, Record
 from ltzd.errors import AccountRefused
@@ -16,8 +18,7 @@ from ltzd.rules.oauth.ids import OAuthIdInvalid, check_id, check_username, refus
 _BY_NAME: dict[str, OAuthProvider] = {name: name for name in PROVIDERS}
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderAccount:
+class ProviderAccount(msgspec.Struct, frozen=True):
     id: str
     username: str
     is_known: bool = True
@@ -28,8 +29,7 @@ class ProviderAccount:
         return int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:5], "big")
 
 
-@dataclass(frozen=True, slots=True)
-class GuildMember:
+class GuildMember(msgspec.Struct, frozen=True):
     """A user's roles and level in a guild; `roles` is None if the user is not a member."""
 
     roles: tuple[str, ...] | None = None

@@ -5,10 +5,10 @@ POST {"provider", "id", "username"?, "known"?}. A Discord account also takes "gu
 fields keep their values.
 """
 
-from dataclasses import replace
 from typing import Final
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from ltzd.dev.sandbox.oauth.account_store import AccountStore, GuildMember
 from ltzd.dev.sandbox.requests import (

@@ -5,7 +5,6 @@ import hmac
 import re
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import msgspec
 from aiohttp import web
@@ -29,8 +28,7 @@ _MAX_KEY_LENGTH = 255
 Json = dict[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class ApiCall:
+class ApiCall(msgspec.Struct, frozen=True):
     request: web.Request
     id: str
     form: Form

@@ -4,7 +4,8 @@ Each function returns the changed session and its events. A transition that is n
 ProviderError, as the provider would answer it.
 """
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from ltzd.dev.sandbox.payments import objects
 from ltzd.dev.sandbox.payments.errors import ProviderError, new_id
@@ -18,8 +19,7 @@ from ltzd.dev.sandbox.payments.sessions import (
 Json = dict[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     session: SandboxSession
     events: tuple[tuple[str, Json], ...] = ()
     """Pairs of an event's type and its object."""

@@ -10,9 +10,9 @@ import hashlib
 import hmac
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import aiohttp
+import msgspec
 from structlog import get_logger
 
 from ltzd.dev.sandbox.payments.sessions import SignedEvent
@@ -32,8 +32,7 @@ def signature_header(signing_secret: str, signed_at: int, body: bytes) -> str:
     return f"t={signed_at},v1={digest}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Delivery:
+class _Delivery(msgspec.Struct, frozen=True):
     task: asyncio.Task[None]
     tried: asyncio.Event
 

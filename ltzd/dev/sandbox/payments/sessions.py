@@ -6,26 +6,24 @@ are in the currency's smallest unit (cents), times in Unix seconds.
 """
 
 import time
-from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ltzd.dev.sandbox.journal import Journal, Record
 
 Status = Literal["open", "complete", "expired"]
 
 
-@dataclass(frozen=True, slots=True)
-class LineItem:
+class LineItem(msgspec.Struct, frozen=True):
     name: str
     description: str | None
     quantity: int
     unit_amount: int
 
 
-@dataclass(frozen=True, slots=True)
-class SessionPayment:
+class SessionPayment(msgspec.Struct, frozen=True):
     intent_id: str
     charge_id: str
     created: int
@@ -33,8 +31,7 @@ class SessionPayment:
     """False until the money of a delayed method, such as a bank transfer, has arrived."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChargeRefund:
+class ChargeRefund(msgspec.Struct, frozen=True):
     id: str
     created: int
     amount: int
@@ -42,16 +39,14 @@ class ChargeRefund:
     metadata: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class ChargeDispute:
+class ChargeDispute(msgspec.Struct, frozen=True):
     id: str
     created: int
     amount: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxSession:
+class SandboxSession(msgspec.Struct, frozen=True):
     id: str
     created: int
     expires_at: int
@@ -87,15 +82,13 @@ class SandboxSession:
         return replace(self, status="expired") if is_over else self
 
 
-@dataclass(frozen=True, slots=True)
-class SignedEvent:
+class SignedEvent(msgspec.Struct, frozen=True):
     id: str
     type: str
     body: str
 
 
-@dataclass(frozen=True, slots=True)
-class KeptReply:
+class KeptReply(msgspec.Struct, frozen=True):
     """The answer to an idempotency key, with the fingerprint of its request."""
 
     key: str
@@ -103,8 +96,7 @@ class KeptReply:
     content: dict[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(msgspec.Struct, frozen=True):
     session: SandboxSession
     events: tuple[SignedEvent, ...]
     reply: KeptReply | None

@@ -10,8 +10,9 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from urllib.parse import quote_plus, unquote_plus
+
+import msgspec
 
 from ltzd.dev.sandbox.site.users import HostSiteUser, SiteUsers
 
@@ -20,8 +21,7 @@ _TICK_SECONDS = 43_200
 _NO_SESSION = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SiteSession:
+class SiteSession(msgspec.Struct, frozen=True):
     """`user` is None without a log-in; such a session has nonces too."""
 
     user: HostSiteUser | None = None

@@ -5,11 +5,11 @@ The journal is compacted once it has more than twice as many lines as deliveries
 
 import asyncio
 import os
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from ltzd.dev.sandbox.journal import Journal, Record
 from ltzd.errors import Misconfigured
@@ -19,8 +19,7 @@ MAX_DELIVERIES: Final = 10_000
 _CAME, _ANSWERED, _EMPTIED = "came", "answered", "emptied"
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedDelivery:
+class ReceivedDelivery(msgspec.Struct, frozen=True):
     """`status` is None until the answer is sent; it stays None if the sender disconnected."""
 
     brand_id: str

@@ -5,11 +5,12 @@ before its answer, and uses the answer plan that is in force when it arrives.
 """
 
 import re
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 from aiohttp import web
+from msgspec.structs import replace
 
 from ltzd.dev.sandbox import pages
 from ltzd.dev.sandbox.faults import Faults
@@ -35,8 +36,7 @@ _SHOWN = 100
 _SHOWN_CHARACTERS = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerPlan:
+class AnswerPlan(msgspec.Struct, frozen=True):
     """The answer to each of the next `times` deliveries."""
 
     times: int = 0

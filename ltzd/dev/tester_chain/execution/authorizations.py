@@ -4,7 +4,7 @@ The attribute names and `validate` are those that py-evm's executor uses. The ex
 authorization that does not hold, so decoding checks the form alone.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 GAS_EACH = 25_000
 """The intrinsic gas of each authorization, in part refunded if the account exists."""
@@ -13,8 +13,7 @@ _HALF_GROUP_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F4668
 _NONCE_LIMIT = 2**64 - 1
 
 
-@dataclass(frozen=True)
-class Authorization:
+class Authorization(msgspec.Struct, frozen=True):
     """`address` holds the code; the zero address takes the code away."""
 
     chain_id: int

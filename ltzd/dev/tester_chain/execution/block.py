@@ -6,9 +6,10 @@ cheat code has changed that state.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
+
+import msgspec
 
 from ltzd.dev.tester_chain.execution.rlp_codec import encode
 from ltzd.dev.tester_chain.execution.transaction import EvmTransaction
@@ -18,8 +19,7 @@ Header = Any
 """py-evm's PragueBlockHeader; Any because its type declares every field optional."""
 
 
-@dataclass(frozen=True)
-class MinedLog:
+class MinedLog(msgspec.Struct, frozen=True):
     address: Address
     topics: tuple[Hash32, ...]
     data: bytes
@@ -28,8 +28,7 @@ class MinedLog:
     """The position among all logs of the block."""
 
 
-@dataclass(frozen=True)
-class MinedReceipt:
+class MinedReceipt(msgspec.Struct, frozen=True, dict=True):
     succeeded: bool
     gas_used: int
     cumulative_gas_used: int

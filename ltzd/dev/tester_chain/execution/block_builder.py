@@ -3,12 +3,13 @@
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
 from eth.abc import ComputationAPI
 from eth.exceptions import VMError
 from eth.vm.forks.prague.blocks import PragueBlockHeader
 from eth_utils.exceptions import ValidationError
+from msgspec.structs import replace
 
 from ltzd.dev.tester_chain.execution.block import Header, MinedBlock, MinedLog, MinedReceipt
 from ltzd.dev.tester_chain.execution.ordered_trie import ordered_root
@@ -17,8 +18,7 @@ from ltzd.dev.tester_chain.execution.transaction import EvmTransaction
 from ltzd.values import Address, Hash32
 
 
-@dataclass(frozen=True)
-class BlockPlan:
+class BlockPlan(msgspec.Struct, frozen=True):
     """A block to build; `transactions` are candidates in order, each sender's in nonce order."""
 
     parent: MinedBlock
@@ -30,8 +30,7 @@ class BlockPlan:
     seconds_at_most: float = float("inf")
 
 
-@dataclass(frozen=True)
-class BuiltBlock:
+class BuiltBlock(msgspec.Struct, frozen=True):
     block: MinedBlock
     dropped: tuple[EvmTransaction, ...]
     """Candidates that cannot be mined in this or any later block."""

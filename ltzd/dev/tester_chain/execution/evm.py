@@ -8,11 +8,11 @@ so several threads may read while one builds.
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from threading import Event
 from typing import Any
 
+import msgspec
 from coincurve import PrivateKey
 from eth.db.atomic import AtomicDB
 from eth.db.batch import BatchDB
@@ -51,8 +51,7 @@ _ERROR_TEXTS = {
 }
 
 
-@dataclass(frozen=True)
-class CallOutcome:
+class CallOutcome(msgspec.Struct, frozen=True):
     """The result of a call; `error` is None if it succeeded."""
 
     output: bytes

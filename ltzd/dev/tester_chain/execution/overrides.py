@@ -4,29 +4,28 @@ Values have been checked before: amounts in wei, times in Unix seconds.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from ltzd.dev.tester_chain.execution.block import Header
 from ltzd.dev.tester_chain.execution.state import EvmState
 from ltzd.values import Address
 
 
-@dataclass(frozen=True)
-class AccountOverride:
+class AccountOverride(msgspec.Struct, frozen=True):
     """A field that is None keeps the account's value; with `replaces_storage` other slots are 0."""
 
     balance: int | None = None
     nonce: int | None = None
     code: bytes | None = None
-    slots: Mapping[int, int] = field(default_factory=dict)
+    slots: Mapping[int, int] = msgspec.field(default_factory=dict)
     replaces_storage: bool = False
 
 
-@dataclass(frozen=True)
-class Overrides:
-    accounts: Mapping[Address, AccountOverride] = field(default_factory=dict)
-    header: Mapping[str, int | bytes] = field(default_factory=dict)
+class Overrides(msgspec.Struct, frozen=True):
+    accounts: Mapping[Address, AccountOverride] = msgspec.field(default_factory=dict)
+    header: Mapping[str, int | bytes] = msgspec.field(default_factory=dict)
     """Fields of py-evm's header by name."""
 
     def apply(self, state: EvmState) -> None:

@@ -1,9 +1,9 @@
 """Merkle proofs of an account and of its storage (EIP-1186), and of their absence."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from eth.rlp.accounts import Account
 from trie.hexary import HexaryTrie
 
@@ -11,15 +11,13 @@ from ltzd.dev.tester_chain.execution.rlp_codec import decode, encode
 from ltzd.values import Address, Hash32, keccak
 
 
-@dataclass(frozen=True)
-class SlotProof:
+class SlotProof(msgspec.Struct, frozen=True):
     slot: int
     value: int
     nodes: tuple[bytes, ...]
 
 
-@dataclass(frozen=True)
-class AccountProof:
+class AccountProof(msgspec.Struct, frozen=True):
     """`nodes` are RLP, from the root down; amounts are in wei."""
 
     nonce: int

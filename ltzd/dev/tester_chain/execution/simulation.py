@@ -4,8 +4,10 @@ Nonces and signatures are not checked. A call without fees pays none.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from ltzd.dev.tester_chain.errors import JsonRpcError
 from ltzd.dev.tester_chain.execution.block import Header, MinedBlock
@@ -29,8 +31,7 @@ _TIMES: Final = -38021
 _VM_ERROR: Final = -32015
 
 
-@dataclass(frozen=True)
-class SimulatedCall:
+class SimulatedCall(msgspec.Struct, frozen=True):
     """`fields.gas` is 0 if the caller names none: the call then gets what the block has left."""
 
     fields: TransactionFields
@@ -38,14 +39,12 @@ class SimulatedCall:
     nonce: int | None
 
 
-@dataclass(frozen=True)
-class PlannedBlock:
+class PlannedBlock(msgspec.Struct, frozen=True):
     overrides: Overrides
     calls: Sequence[SimulatedCall]
 
 
-@dataclass(frozen=True)
-class SimulatedBlock:
+class SimulatedBlock(msgspec.Struct, frozen=True):
     block: MinedBlock
     executions: tuple[Execution, ...]
 

@@ -4,10 +4,10 @@ A state object belongs to one thread. Nothing reaches the database before `persi
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from threading import Event
 from typing import Any, cast
 
+import msgspec
 from eth._utils.address import generate_contract_address
 from eth.abc import ComputationAPI, MessageAPI
 from eth.vm.forks.prague.state import PragueState, PragueTransactionExecutor
@@ -101,8 +101,7 @@ class _State(PragueState):
         """Installs nothing: a dev chain has no beacon chain whose roots a contract would store."""
 
 
-@dataclass(frozen=True)
-class Execution:
+class Execution(msgspec.Struct, frozen=True):
     computation: ComputationAPI
     gas_used: int
     """The gas that the sender pays for: less the refund, at least the data's floor (EIP-7623)."""

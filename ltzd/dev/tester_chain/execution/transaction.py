@@ -5,11 +5,12 @@ without conversion. Amounts are in wei, fees in wei per gas.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
+import msgspec
 from coincurve import PrivateKey, PublicKey
+from msgspec.structs import replace
 
 from ltzd.dev.tester_chain.errors import invalid_parameter, refused
 from ltzd.dev.tester_chain.execution.authorizations import GAS_EACH, Authorization
@@ -27,8 +28,7 @@ class UndecodableError(ValueError):
     pass
 
 
-@dataclass(frozen=True)
-class TransactionFields:
+class TransactionFields(msgspec.Struct, frozen=True):
     """A transaction without its signature; `to` is empty if it creates a contract."""
 
     type_id: int
@@ -105,14 +105,13 @@ class TransactionFields:
         return bytes(keccak(encode([*self.fields(), *replay])))
 
 
-@dataclass(frozen=True)
-class EvmTransaction(TransactionFields):
+class EvmTransaction(TransactionFields, frozen=True, dict=True):
     """`v` is the parity; for a legacy transaction it also encodes the chain id (EIP-155)."""
 
     v: int = 0
     r: int = 0
     s: int = 0
-    sender: Address = Address(bytes(20))  # noqa: RUF009 - a constant
+    sender: Address = Address(bytes(20))
 
     @cached_property
     def raw(self) -> bytes:

@@ -5,7 +5,8 @@ since each method has its own default.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.dev.tester_chain.errors import invalid_parameter, refused
 from ltzd.dev.tester_chain.execution.authorizations import Authorization
@@ -14,8 +15,7 @@ from ltzd.dev.tester_chain.json_rpc.params import address, data, hash32, quantit
 from ltzd.values import ZERO_ADDRESS, Address
 
 
-@dataclass(frozen=True)
-class CallRequest:
+class CallRequest(msgspec.Struct, frozen=True):
     sender: Address
     to: bytes
     data: bytes

@@ -6,8 +6,9 @@ entries wait than a client could want. After a reorg a log filter tells the orph
 """
 
 import secrets
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from ltzd.concurrency.clock import loop_time
 from ltzd.dev.tester_chain.block_tree import HeadChange
@@ -23,13 +24,12 @@ IDLE_SECONDS_AT_MOST: Final = 300.0
 ENTRIES_AT_MOST: Final = 100_000
 
 
-@dataclass
-class _Polled:
+class _Polled(msgspec.Struct):
     """`kind` is "blocks", "transactions", or the query of a log filter."""
 
     kind: str | LogQuery
     polled_at: float
-    entries: list[object] = field(default_factory=list)
+    entries: list[object] = msgspec.field(default_factory=list)
 
 
 class Filters:

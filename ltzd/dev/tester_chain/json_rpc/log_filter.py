@@ -1,7 +1,8 @@
 """The filter of eth_getLogs and of log subscriptions: addresses, and topics by position."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.dev.tester_chain.errors import invalid_parameter
 from ltzd.dev.tester_chain.execution.block import MinedBlock, MinedLog
@@ -11,8 +12,7 @@ from ltzd.values import Address, Hash32
 _TOPICS_AT_MOST = 4
 
 
-@dataclass(frozen=True)
-class LogFilter:
+class LogFilter(msgspec.Struct, frozen=True):
     """A field that is None matches every address or topic; so does an empty list, as in geth."""
 
     addresses: frozenset[Address] | None

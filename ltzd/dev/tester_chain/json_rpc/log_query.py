@@ -1,7 +1,8 @@
 """A log filter with its blocks: a range of the canonical chain, or one block by its hash."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.dev.tester_chain.block_tree import BlockTree
 from ltzd.dev.tester_chain.errors import INVALID_PARAMS, JsonRpcError, invalid_parameter, refused
@@ -12,8 +13,7 @@ from ltzd.dev.tester_chain.json_rpc.params import BlockChoice, block_choice, has
 from ltzd.values import Hash32
 
 
-@dataclass(frozen=True)
-class LogQuery:
+class LogQuery(msgspec.Struct, frozen=True):
     filter: LogFilter
     first: BlockChoice
     last: BlockChoice

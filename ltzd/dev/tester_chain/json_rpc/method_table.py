@@ -1,8 +1,9 @@
 """The table of JSON-RPC methods, and the context that their handlers receive."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from ltzd.dev.tester_chain.chain import TesterChain
 from ltzd.dev.tester_chain.execution.block import MinedBlock
@@ -11,8 +12,7 @@ from ltzd.dev.tester_chain.json_rpc.params import BlockChoice, Params
 from ltzd.dev.tester_chain.miner import Miner
 
 
-@dataclass(frozen=True)
-class MethodContext:
+class MethodContext(msgspec.Struct, frozen=True):
     chain: TesterChain
     miner: Miner
     filters: Filters
@@ -27,8 +27,7 @@ class MethodContext:
 Handler = Callable[[MethodContext, Params], Awaitable[object]]
 
 
-@dataclass(frozen=True)
-class RpcMethod:
+class RpcMethod(msgspec.Struct, frozen=True):
     handle: Handler
     params_at_most: int
 

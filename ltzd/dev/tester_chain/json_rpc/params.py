@@ -6,8 +6,9 @@ are accepted too, since anvil's tools send both.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
+
+import msgspec
 
 from ltzd.dev.tester_chain.block_tree import BlockTree
 from ltzd.dev.tester_chain.errors import invalid_parameter, refused
@@ -75,8 +76,7 @@ class Params:
         return BlockChoice(tag=default) if value is None else block_choice(value, name)
 
 
-@dataclass(frozen=True)
-class BlockChoice:
+class BlockChoice(msgspec.Struct, frozen=True):
     """A block parameter: exactly one of tag, number and hash is set."""
 
     tag: str | None = None

@@ -14,9 +14,9 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from aiohttp import WSMsgType, web
 
 from ltzd.dev.tester_chain.chain import TesterChain
@@ -60,8 +60,7 @@ async def serve(
             await server.mining
 
 
-@dataclass(frozen=True)
-class RunningServer:
+class RunningServer(msgspec.Struct, frozen=True):
     url: str
     chain: TesterChain
     mining: asyncio.Task[None]

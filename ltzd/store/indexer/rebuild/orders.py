@@ -9,11 +9,11 @@ At most one rebuild is open. A rebuild is open until `ended_at` is set, in the s
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 import asyncpg
+import msgspec
 
 from ltzd.store import wakeups
 from ltzd.store.database import Connection
@@ -28,8 +28,7 @@ WAITS_FOR_MIGRATIONS = "The rebuild begins once the background migrations are fi
 must not change before the swap."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rebuild:
+class Rebuild(msgspec.Struct, frozen=True):
     """`contracts` are those whose facts the fresh tables hold, or None until the rebuild begins.
 
     - Facts below `from_block` are kept.
@@ -49,8 +48,7 @@ class Rebuild:
     ended_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class RebuildProgress:
+class RebuildProgress(msgspec.Struct, frozen=True):
     """How far the open rebuild is.
 
     `block` is the last block whose facts are in the fresh tables, or None before they exist and

@@ -1,6 +1,6 @@
 """eth_createAccessList: the access list (EIP-2930) that a transaction would need."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ltzd.dev.tester_chain.execution.evm import CallOutcome
 from ltzd.dev.tester_chain.execution.transaction import AccessList

@@ -1,6 +1,6 @@
 """Execution without keeping changes: eth_call and eth_estimateGas."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ltzd.dev.tester_chain.errors import (
     JsonRpcError,
