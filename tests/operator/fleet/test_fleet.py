@@ -1,5 +1,6 @@
 """A process serves the wallets that settings and registry name, as they come and go."""
 
+import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -30,6 +31,10 @@ async def fleets(database_url: str, pool: Pool, observer: Pool) -> AsyncIterator
     async with a_relay_world(database_url, pool, observer) as world:
         world.node.mines_at_once = True
         yield FleetWorld(world)
+
+
+def user_of(number: int) -> Address:
+    return Address(number.to_bytes(20, "big"))
 
 
 async def senders(fleets: FleetWorld) -> set[bytes]:
@@ -72,9 +77,12 @@ async def test_an_added_wallet_is_served_while_the_process_runs(
         await fleets.add(OTHER_RELAYER.address, a_key_file(tmp_path / "key", OTHER_KEY))
         await serves(fleet, RELAYER.address, OTHER_RELAYER.address)
 
+        # A wallet that has relays of a user under way also gets the user's next ones.
+        users = map(user_of, itertools.count(1))
+
         async def both_have_sent() -> bool:
-            await fleets.world.ask(3)
-            await fleets.world.ask(3, OTHER_USER)
+            await fleets.world.ask(3, next(users))
+            await fleets.world.ask(3, next(users))
             return await senders(fleets) == {RELAYER.address, OTHER_RELAYER.address}
 
         await until(both_have_sent)
