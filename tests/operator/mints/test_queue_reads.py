@@ -12,8 +12,11 @@ from tests.support.chain.mint_world import POLICY, World
 
 LONG = 600.0
 """Longer than any test runs, in seconds."""
-QUIET = replace(POLICY, repeat_seconds=LONG, replace_after_seconds=LONG)
-"""Nothing but the tests announces work, apart from new blocks, of which there are none."""
+QUIET = replace(POLICY, poll_seconds=LONG, repeat_seconds=LONG, replace_after_seconds=LONG)
+"""Nothing but the tests announces work, apart from new blocks, of which there are none.
+
+A round of the monitor between a signature and its publication announces bytes that are due.
+"""
 
 
 @pytest.fixture(autouse=True)
