@@ -201,7 +201,9 @@ class Payments:
             raise refused_refund()
         if recorded.outcome is PaymentOutcome.NEW:
             self._announce(payment)
-            self._wake_webhooks(recorded.reversals)
+        if recorded.outcome is PaymentOutcome.FOUND_MINTED:
+            log.warning("payment.found_minted", session=payment.session_id)
+        self._wake_webhooks(recorded.reversals)
         return payment, recorded.outcome is PaymentOutcome.NEW
 
     def _announce(self, payment: Payment) -> None:

@@ -96,6 +96,15 @@ class RedisWindows:
         async with asyncio.timeout(self._timeout_seconds):
             await self._run(self._probe_script, _PROBES, [])
 
+    async def evicted_keys(self) -> int:
+        """How many keys Redis has deleted since its start for lack of memory, of all programs.
+
+        Raises RedisError if ltzd's user may not ask.
+        """
+        async with asyncio.timeout(self._timeout_seconds):
+            stats = await self._redis.info("stats")
+        return int(stats.get("evicted_keys", 0))
+
     async def hit(self, name: bytes, seconds: int) -> WindowCount:
         self._under_way += 1
         try:

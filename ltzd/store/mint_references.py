@@ -5,6 +5,9 @@ The expressions are about a row `r` of `rewards` and a row `m` of `mints`.
 
 from typing import Final
 
+PAYMENT_REWARD: Final = 2
+"""The kind of a payment's reward, in rows and references (docs/contracts.md)."""
+
 _KIND: Final = "substring(int2send(r.kind) FROM 2) || '\\x00000000000000'::bytea"
 
 OF_REWARD: Final = f"(uuid_send(r.id) || {_KIND} || int8send(r.seq))"

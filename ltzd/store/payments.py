@@ -3,6 +3,8 @@
 A payment is inserted with its reward in one statement, so a session is minted once. Payment and
 reversal may arrive in either order. Both are written under the lock of their payment intent: the
 later one finds the earlier one, joins them, and inserts the brand's webhook.
+
+A payment whose rows a restored database has lost is minted already: its mint is found in the index.
 """
 
 from enum import Enum
@@ -14,10 +16,9 @@ import msgspec
 from ltzd.rules.payments.reversals import Reversal
 from ltzd.rules.payments.sessions import Payment
 from ltzd.store.database import Connection
+from ltzd.store.indexer import lost_payments, mint_facts
+from ltzd.store.mint_references import PAYMENT_REWARD
 from ltzd.store.wakeups import origin
-
-PAYMENT_REWARD = 2
-"""The kind of a payment's reward, in rows and references (docs/contracts.md)."""
 
 _NAMESPACE = UUID("6b0c5a53-3d0f-4d8b-9d53-4d3f6a0f8f0e")
 
@@ -30,6 +31,8 @@ def reward_id(session_id: str) -> UUID:
 class PaymentOutcome(Enum):
     NEW = "new"
     KNOWN = "known"
+    FOUND_MINTED = "found minted"
+    """The index has the mint, and the rows of the payment were lost with a server: they are new."""
     REFUNDED = "refunded"
     """The whole payment was refunded before it was minted, so it is not minted."""
 
@@ -82,7 +85,12 @@ async def lock_intent(connection: Connection, payment_intent_id: str) -> None:
 
 
 async def record(connection: Connection, payment: Payment) -> RecordedPayment:
-    """Insert the payment and its reward, once. Call it under `lock_intent`."""
+    """Insert the payment and its reward, once. Call it under `lock_intent`.
+
+    Waits for the indexer's commit, and holds back its next one: of a mint that is being indexed
+    one of the two must see the other's row.
+    """
+    await connection.execute("SELECT FROM chains FOR SHARE")
     rows = await connection.fetch(
         _RECORD,
         payment.session_id,
@@ -96,6 +104,11 @@ async def record(connection: Connection, payment: Payment) -> RecordedPayment:
         origin(),
     )
     outcome = PaymentOutcome(rows[0]["outcome"])
+    if outcome is PaymentOutcome.NEW:
+        mint = await lost_payments.mint_of(connection, reward_id(payment.session_id))
+        if mint is not None:
+            is_same = await mint_facts.record_on_rewards(connection, [mint_facts.of_row(mint)])
+            outcome = PaymentOutcome.FOUND_MINTED if is_same else outcome
     return RecordedPayment(outcome, tuple(_reversal(row) for row in rows if row["id"] is not None))
 
 

@@ -453,6 +453,35 @@ async def test_dates_in_texts_are_iso_whatever_date_style_is_the_default(databas
             pool.terminate()
 
 
+async def test_an_administrators_limit_for_short_statements_ends_none_of_ltzds(
+    database_url: str,
+) -> None:
+    """`ltzd user erase` reads all events, and would fail half-way each time."""
+    async with defaults(database_url, {"statement_timeout": "1s"}):
+        pool = await database.open_pool(database_url, size=1)
+        single = await database.connect(database_url, "test")
+        try:
+            for opened in (single, pool):
+                assert await opened.fetchval("SHOW statement_timeout") == "0"
+        finally:
+            await single.close()
+            pool.terminate()
+
+
+async def test_an_administrators_limit_for_short_transactions_ends_no_upgrade(
+    database_url: str,
+) -> None:
+    """All revisions are one transaction, which each start would begin anew."""
+    await empty(database_url)
+    connection = await asyncpg.connect(database_url)
+    version = connection.get_server_version()
+    await connection.close()
+    if version.major < 17:
+        pytest.skip("PostgreSQL 17 and later have transaction_timeout")
+    async with defaults(database_url, {"transaction_timeout": "50ms"}):
+        await schema_revisions.migrate(database_url)
+
+
 async def test_a_programming_error_is_not_reported_as_a_lost_database(pool: Pool) -> None:
     with pytest.raises(asyncpg.UndefinedTableError):
         async with transaction(pool) as connection:

@@ -6,15 +6,23 @@ from typing import Any
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
+from ltzd.rules.indexer.log_position import LogPosition
+from ltzd.rules.indexer.mint_facts import RewardMinted
 from ltzd.rules.payments.reversals import Reversal
 from ltzd.rules.payments.sessions import NO_BRAND, Payment
 from ltzd.store import payments, wakeups
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Pool, connect, session, transaction
+from ltzd.store.indexer import mint_facts
 from ltzd.store.payments import PaymentOutcome, RecordedPayment, ReversalRow
-from tests.support.rows.core import BRAND, a_wallet, value
+from ltzd.values import LTZ, reward_reference
+from tests.support.chain.fake_node import FakeNode
+from tests.support.rows.books import reconcile
+from tests.support.rows.core import BRAND, a_hash, a_wallet, follow, value
 from tests.support.surfaces.event_action import SEALER, a_brand
+from tests.support.waiting import until
 
 WALLET = a_wallet(0xA11CE)
 HOOK = "https://hooks.example/ltz"
@@ -236,3 +244,59 @@ async def test_an_earlier_partial_refund_or_dispute_does_not_stop_the_mint(pool:
     assert {row.reversal.provider_id for row in result.reversals} == {"re_1", "dp_1"}
     async with session(pool) as connection:
         assert await payments.refunds_of(connection, "pi_1") == {"re_1": 499}
+
+
+# --- payments whose rows a restore has lost -------------------------------------------------------
+
+
+def a_mint_of(payment: Payment, **changes: Any) -> RewardMinted:
+    reference = reward_reference(payments.reward_id(payment.session_id), 2, 7)
+    position = LogPosition(1, a_hash("1"), 0, a_hash("the lost mint"))
+    return replace(RewardMinted(position, payment.wallet, reference, payment.ltz * LTZ), **changes)
+
+
+async def index(pool: Pool, mint: RewardMinted) -> None:
+    async with transaction(pool) as connection:
+        await connection.execute("SELECT FROM chains FOR UPDATE")
+        await mint_facts.insert_mints(connection, [mint])
+
+
+async def test_a_payment_that_the_index_shows_as_minted_gets_that_mint(pool: Pool) -> None:
+    await follow(pool, FakeNode())
+    await index(pool, a_mint_of(a_payment()))
+    assert (await recorded(pool, a_payment())).outcome is PaymentOutcome.FOUND_MINTED
+    assert (await recorded(pool, a_payment())).outcome is PaymentOutcome.KNOWN
+    async with session(pool) as connection:
+        row = await connection.fetchrow("SELECT seq, mint_transaction_hash FROM rewards")
+    assert tuple(row) == (7, a_hash("the lost mint"))
+    async with session(pool) as connection:
+        kinds = {each.kind for each in await reconcile(connection, 20)}
+    assert kinds.isdisjoint({"foreign_mint", "mint_not_told", "payment_without_reward"})
+
+
+async def test_a_mint_that_a_reorg_undid_or_of_another_amount_pays_no_payment(pool: Pool) -> None:
+    await follow(pool, FakeNode())
+    await index(pool, a_mint_of(a_payment()))
+    async with transaction(pool) as connection:
+        await mint_facts.undo_mints_above(connection, 0)
+    assert (await recorded(pool, a_payment())).outcome is PaymentOutcome.NEW
+    await index(pool, a_mint_of(a_payment("cs_2"), amount=1))
+    assert (await recorded(pool, a_payment("cs_2", "pi_2"))).outcome is PaymentOutcome.NEW
+
+
+async def test_a_payment_sees_the_mint_that_is_being_indexed(pool: Pool) -> None:
+    await follow(pool, FakeNode())
+    async with transaction(pool) as indexer:
+        await indexer.execute("SELECT FROM chains FOR UPDATE")
+        await mint_facts.insert_mints(indexer, [a_mint_of(a_payment())])
+        payment = asyncio.create_task(recorded(pool, a_payment()))
+
+        async def waits() -> bool:
+            waiting = (
+                "SELECT count(*) FROM pg_stat_activity "
+                "WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            )
+            return payment.done() or bool(await value(pool, waiting))
+
+        await until(waits)
+    assert (await payment).outcome is PaymentOutcome.FOUND_MINTED

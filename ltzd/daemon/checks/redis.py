@@ -1,6 +1,9 @@
 """The check of Redis, which counts rate limits for all processes together."""
 
 from collections.abc import Sequence
+from contextlib import suppress
+
+from redis.exceptions import ResponseError
 
 from ltzd.cache.redis_windows import FAILURES, RedisWindows
 from ltzd.daemon.settings.settings import Settings
@@ -22,8 +25,11 @@ async def examine(settings: Settings) -> Sequence[Finding]:
         windows = RedisWindows(settings.redis_url.get_secret_value(), _SECONDS)
     except Misconfigured as error:
         return [fault("redis", error.message)]
+    evicted = 0
     try:
         await windows.ping()
+        with suppress(ResponseError):  # The user of ltzd may not ask.
+            evicted = await windows.evicted_keys()
     except FAILURES as error:
         sentence = (
             f"Redis counts no rate limits ({_reason(error)}): correct it or redis_url, since each "
@@ -32,6 +38,13 @@ async def examine(settings: Settings) -> Sequence[Finding]:
         return [warning("redis", sentence)]
     finally:
         await windows.close()
+    if evicted:
+        sentence = (
+            f"Redis has deleted {evicted} keys for lack of memory since its start, and may delete "
+            "ltzd's: a limit then counts from 0 again, and a signed read can be repeated at "
+            "another process. Raise maxmemory, or give ltzd a Redis that no other program fills."
+        )
+        return [warning("redis", sentence)]
     return [ok("redis", "Redis counts rate limits.")]
 
 

@@ -11,15 +11,19 @@ from decimal import Decimal
 from typing import Final
 from uuid import UUID
 
+import asyncpg
+
 from ltzd.errors import ImpossibleFact
+from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
 from ltzd.store.database import Connection
+from ltzd.store.indexer import lost_payments
 from ltzd.store.indexer.derived_rows import DerivedTable
 from ltzd.store.indexer.fact_rows import Corrections, FactTable, copy_facts, exchange
 from ltzd.store.indexer.impossible import refused_as_impossible
 from ltzd.store.site_plugin import leaderboard_totals
 from ltzd.store.wakeups import WEBHOOKS
-from ltzd.values import LTZ, ZERO_ADDRESS, Address
+from ltzd.values import LTZ, ZERO_ADDRESS, Address, Hash32, Reference
 
 TABLES: Final = ("transfers", "mints", "balances")
 TRANSFERS: Final = FactTable(
@@ -48,6 +52,21 @@ HAVING sum(amount) <> 0
 """
 
 
+def of_row(row: asyncpg.Record) -> RewardMinted:
+    """The mint of a row of `mints`."""
+    return RewardMinted(
+        LogPosition(
+            block_number=row["block_number"],
+            block_hash=Hash32(row["block_hash"]),
+            log_index=row["log_index"],
+            transaction_hash=Hash32(row["transaction_hash"]),
+        ),
+        Address(row["recipient"]),
+        Reference(row["reference"]),
+        int(row["amount"]),
+    )
+
+
 async def insert(connection: Connection, facts: Sequence[Fact]) -> int:
     """Write facts; returns how many of them are mints that match no reward."""
     await insert_transfers(connection, [fact for fact in facts if isinstance(fact, Transfer)])
@@ -68,7 +87,15 @@ async def insert_mints(connection: Connection, facts: Sequence[RewardMinted]) ->
     if not facts:
         return 0
     await copy_facts(connection, MINTS, facts)
-    return await record_on_rewards(connection, facts)
+    return await _record_or_note(connection, facts)
+
+
+async def _record_or_note(connection: Connection, facts: Sequence[RewardMinted]) -> int:
+    """As `record_on_rewards`, for mints whose rewards may be unknown."""
+    matched = await record_on_rewards(connection, facts)
+    if matched < len(facts):
+        await lost_payments.note(connection, facts)
+    return matched
 
 
 async def record_on_rewards(connection: Connection, facts: Sequence[RewardMinted]) -> int:
@@ -220,7 +247,7 @@ async def correct(connection: Connection, corrections: Corrections) -> None:
     )
     await leaderboard_totals.subtract(connection, [row["id"] for row in unminted])
     if minted.facts:
-        await record_on_rewards(connection, minted.facts)
+        await _record_or_note(connection, minted.facts)
 
 
 async def rebuild_balances(connection: Connection, wallets: Sequence[Address]) -> None:

@@ -21,12 +21,18 @@ _LOCK_TIMEOUT = "1500ms"
 fails with asyncpg.LockNotAvailableError. Longer than PostgreSQL's `deadlock_timeout`, after which
 an autovacuum gives the table up."""
 
+_WITHOUT_TRANSACTION_TIMEOUT = """
+SELECT set_config(name, '0', true) FROM pg_settings WHERE name = 'transaction_timeout'
+"""
+"""Servers before PostgreSQL 17 do not have this limit."""
+
 
 def _migrate(connection: Connection) -> None:
     context.configure(connection=connection, transaction_per_migration=False)
     with context.begin_transaction():
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATIONS_LOCK})
         connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'"))
+        connection.execute(text(_WITHOUT_TRANSACTION_TIMEOUT))
         context.run_migrations()
 
 

@@ -11,13 +11,10 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
-from ltzd.rules.indexer.log_position import LogPosition
-from ltzd.rules.indexer.mint_facts import RewardMinted
 from ltzd.store import mint_references
 from ltzd.store.database import Connection
 from ltzd.store.indexer import mint_facts
 from ltzd.store.wakeups import REWARDS, notify
-from ltzd.values import Address, Hash32, Reference
 
 QUERY_TIMEOUT_SECONDS = 3600.0
 _AT_ONCE = 500
@@ -131,23 +128,7 @@ async def _record(connection: Connection, rows: Sequence[asyncpg.Record]) -> int
     """Record these mints on their rewards; returns on how many."""
     if not rows:
         return 0
-    return await mint_facts.record_on_rewards(
-        connection,
-        [
-            RewardMinted(
-                LogPosition(
-                    block_number=row["block_number"],
-                    block_hash=Hash32(row["block_hash"]),
-                    log_index=row["log_index"],
-                    transaction_hash=Hash32(row["transaction_hash"]),
-                ),
-                Address(row["recipient"]),
-                Reference(row["reference"]),
-                int(row["amount"]),
-            )
-            for row in rows
-        ],
-    )
+    return await mint_facts.record_on_rewards(connection, [mint_facts.of_row(row) for row in rows])
 
 
 async def release(connection: Connection) -> list[UUID]:

@@ -7,9 +7,9 @@ import msgspec
 
 from ltzd.rules.operator.mint_gas import MOST_OUT_OF_GAS
 from ltzd.store.database import Connection
+from ltzd.store.mint_references import PAYMENT_REWARD
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.leases import lane_lease_sql
-from ltzd.store.payments import PAYMENT_REWARD
 from ltzd.store.wakeups import REWARDS, notify
 from ltzd.store.webhooks import queue as webhooks
 from ltzd.values import ZERO_ADDRESS, Address, Hash32

@@ -109,6 +109,34 @@ async def test_a_redis_that_answers_and_counts_nothing_is_a_warning(
     _assert_warning(findings, reason)
 
 
+async def test_a_redis_that_evicts_keys_is_a_warning(
+    installation: Installation, server: RedisServer
+) -> None:
+    """Other programs may fill a Redis: windows begin again before their time is over."""
+    async with server.client() as client:
+        used = (await client.info("memory"))["used_memory"]
+        await client.config_set("maxmemory-policy", "allkeys-lru")
+        await client.config_set("maxmemory", str(used + 100_000))
+        try:
+            for number in range(300):
+                await client.set(f"page {number}", "x" * 1_000)
+            [finding] = await _findings(installation, server.url)
+            await client.acl_setuser(
+                "limited", enabled=True, nopass=True, commands=["+@all", "-info"], keys=["*"]
+            )
+            host = urlsplit(server.url).netloc.rpartition("@")[2]
+            [untold] = await _findings(installation, f"redis://limited:any@{host}/0")
+        finally:
+            await client.config_set("maxmemory", "0")
+            await client.config_set("maxmemory-policy", "noeviction")
+            await client.flushall()
+            await client.config_resetstat()
+    assert (finding.check, finding.level) == ("redis", Level.WARNING)
+    assert finding.sentence.startswith("Redis has deleted ")
+    assert "maxmemory" in finding.sentence
+    assert untold.level is Level.OK, "a user who may not ask"
+
+
 async def test_a_url_that_no_process_could_start_with_is_a_fault(
     installation: Installation,
 ) -> None:

@@ -6,14 +6,11 @@ repeated. The row of `chains` is locked first, so that the indexer does not mark
 
 from uuid import UUID
 
-from ltzd.rules.indexer.log_position import LogPosition
-from ltzd.rules.indexer.mint_facts import RewardMinted
 from ltzd.store import mint_references
 from ltzd.store.database import Connection
 from ltzd.store.indexer import mint_facts
 from ltzd.store.site_plugin import leaderboard_totals
 from ltzd.store.site_plugin.redemption_payments import OF_INDEXED_CONTRACT
-from ltzd.values import Address, Hash32
 
 BATCH = 1_000
 """The rows of one batch."""
@@ -52,23 +49,7 @@ async def record_mints(connection: Connection, rebuild_id: int) -> bool:
         done,
         last,
     )
-    await mint_facts.record_on_rewards(
-        connection,
-        [
-            RewardMinted(
-                LogPosition(
-                    row["block_number"],
-                    Hash32(row["block_hash"]),
-                    row["log_index"],
-                    Hash32(row["transaction_hash"]),
-                ),
-                Address(row["recipient"]),
-                row["reference"],
-                int(row["amount"]),
-            )
-            for row in rows
-        ],
-    )
+    await mint_facts.record_on_rewards(connection, [mint_facts.of_row(row) for row in rows])
     await connection.execute(
         "UPDATE rebuilds SET recorded_number = $2 WHERE id = $1", rebuild_id, last
     )
