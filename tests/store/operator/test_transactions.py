@@ -1,9 +1,9 @@
 """Signing takes nonce, references and rewards in one step; states change by compare-and-set."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -14,6 +14,7 @@ from ltzd.errors import LaneLost
 from ltzd.rules.operator.fees import GWEI, Fees
 from ltzd.rules.operator.references import LaneReferences
 from ltzd.rules.operator.transactions import Inclusion, State, Transaction
+from ltzd.rules.operator.wallet_history import REFERENCES_A_WORD
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow
@@ -37,10 +38,15 @@ from tests.support.rows.core import (
     value,
 )
 from tests.support.rows.explained import Explained
+from tests.support.waiting import until
 
 PLACE = Inclusion(5, a_hash("block 5"), succeeded=True)
 MINED = Transaction(State.MINED, PLACE)
 OTHER_WALLET = Address(MINTER.address[::-1])
+WAITS = """
+SELECT count(*) FROM pg_stat_activity
+ WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
 
 
 @pytest.fixture
@@ -214,20 +220,61 @@ async def test_a_new_term_fences_off_every_write_of_the_old_holder(
     await save(connection, new, row, State.SIGNED, MINED)
 
 
-@pytest.mark.parametrize("write", ["store_signed", "save"])
+WRITES: dict[str, Callable[[Connection, Lane, int, UUID], Awaitable[object]]] = {
+    "store_signed": lambda db, lane, _row, _reward: transactions.store_signed(
+        db, lane, an_intent(1), an_attempt("b")
+    ),
+    "store_attempt": lambda db, lane, row, _reward: transactions.store_attempt(
+        db, lane, row, an_attempt("b")
+    ),
+    "save": lambda db, lane, row, _reward: save(db, lane, row, State.SIGNED, MINED),
+    "fail": lambda db, lane, _row, reward: rewards.fail(db, lane, {reward: "bad"}),
+    "set_above_limit": lambda db, lane, _row, reward: rewards.set_above_limit(db, lane, [reward]),
+    "require_term": lambda db, lane, _row, _reward: lanes.require_term(db, lane),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
 async def test_a_new_term_waits_for_the_holders_open_transaction(
     pool: Pool, connection: Connection, lane: Lane, write: str
 ) -> None:
+    (reward,) = await queue_rewards(pool, 1)
     row = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     async with transaction(pool) as holder:
-        if write == "save":
-            await save(holder, lane, row, State.SIGNED, MINED)
-        else:
-            await transactions.store_signed(holder, lane, an_intent(1), an_attempt("b"))
+        await WRITES[write](holder, lane, row, reward)
         taking_over = asyncio.create_task(a_lane(pool))
-        await asyncio.wait([taking_over], timeout=0.1)
+        await until(lambda: is_blocked(pool, taking_over))
         assert not taking_over.done()
     assert (await taking_over).epoch == lane.epoch + 1
+
+
+async def test_of_two_lanes_that_store_a_reward_at_once_one_mints_it(
+    pool: Pool, lane: Lane
+) -> None:
+    """LTZ would mint the reward under both references."""
+    ids = await queue_rewards(pool, 1)
+    async with session(pool) as connection:
+        other = await lanes.begin_term(connection, CHAIN_ID, OTHER_WALLET, "mint", 0)
+        await lanes.take_word(connection, other, LTZ_AT, LaneReferences())
+
+    async def store() -> int:
+        async with session(pool) as connection:
+            intent = an_intent(0, ids, REFERENCES_A_WORD)
+            return await transactions.store_signed(connection, other, intent, an_attempt("b"))
+
+    async with transaction(pool) as holder:
+        row = await transactions.store_signed(holder, lane, an_intent(0, ids), an_attempt("a"))
+        storing = asyncio.create_task(store())
+        await until(lambda: is_blocked(pool, storing))
+    with pytest.raises(RewardsTaken):
+        await storing
+    assert await value(pool, "SELECT (transaction_id, seq) FROM rewards") == (row, 0)
+    assert await states(pool) == ["signed"]
+
+
+async def is_blocked(pool: Pool, writer: asyncio.Task[Any]) -> bool:
+    """Whether a writer waits for a lock, or is done because it waits for none."""
+    return writer.done() or await value(pool, WAITS) > 0
 
 
 async def test_marking_a_transaction_published_is_idempotent(
