@@ -10,8 +10,6 @@ from typing import Self
 
 from ltzd.rules.operator.wallet_history import REFERENCES_A_WORD
 
-"""Seqs in one word of LTZ's bitmap."""
-
 
 @dataclass(frozen=True, slots=True)
 class LaneReferences:
