@@ -237,7 +237,6 @@ async def store_attempt(connection: Connection, lane: Lane, intent: int, attempt
            AND EXISTS (SELECT FROM lanes
                         WHERE chain_id = $6 AND wallet = $7 AND epoch = $8
                           FOR SHARE)
-           FOR SHARE OF t
      RETURNING true
         """,
         intent,

@@ -188,10 +188,12 @@ async def test_a_new_term_continues_after_the_brand_of_the_last_reference(pool: 
 # --- above the mint limit -----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", [1, 2])
 async def test_a_reward_above_the_mint_limit_leaves_the_queue_until_the_limit_is_high_enough(
-    pool: Pool,
+    pool: Pool, kind: int
 ) -> None:
-    ids = await queue_for(pool, A_BRAND, 3)
+    async with transaction(pool) as connection:
+        ids = [await queue_reward(connection, kind=kind) for _ in range(3)]
     await value(pool, "UPDATE rewards SET ltz = 500 WHERE id = $1", ids[0])
     lane = await a_lane(pool)
     async with session(pool) as connection:
@@ -524,6 +526,7 @@ async def test_rewards_that_are_passed_over_take_no_place_and_no_turn_of_others(
     assert await waiting(pool, 1, passed_over=passed_over) == [payments[1], *others]
     saving = await waiting(pool, 1, passed_over=passed_over, saving_for=mine[0])
     assert saving == [payments[1], *others]
+    assert await waiting(pool, passed_over=[*payments, mine[0]]) == [*others, mine[1]]
 
 
 async def a_cancelled_mint(pool: Pool) -> tuple[UUID, int, Attempt]:
