@@ -13,7 +13,7 @@ from msgspec import structs
 from ltzd.errors import LaneLost
 from ltzd.rules.operator.fees import GWEI, Fees
 from ltzd.rules.operator.references import LaneReferences
-from ltzd.rules.operator.transactions import Inclusion, State, Transaction
+from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
 from ltzd.rules.operator.wallet_history import REFERENCES_A_WORD
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains
@@ -487,7 +487,8 @@ async def test_an_indexed_mint_gives_its_transactions_inclusion(
     for nonce in range(3):
         intent = an_intent(nonce, ids[nonce : nonce + 1], nonce)
         await transactions.store_signed(connection, lane, intent, an_attempt(f"{nonce}"))
-    for nonce, indexed_hash in ((0, a_hash("0")), (2, a_hash("somebody else's"))):
+    others = ((1, a_hash("0")), (2, a_hash("somebody else's")))
+    for nonce, indexed_hash in ((0, a_hash("0")), *others):
         await connection.execute(
             "UPDATE rewards SET mint_block_number = 5, mint_block_hash = $2, "
             "mint_transaction_hash = $3 WHERE seq = $1",
@@ -585,13 +586,39 @@ async def test_has_reverted_holds_until_the_revert_is_final(
     row = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     other = await lanes.begin_term(connection, CHAIN_ID, OTHER_WALLET, "mint", 0)
     reverted = Inclusion(5, a_hash("block"), succeeded=False)
+    await save(connection, lane, row, State.SIGNED, MINED)
     assert not await transactions.has_reverted(connection, lane)
 
-    await save(connection, lane, row, State.SIGNED, Transaction(State.MINED, reverted))
+    cancelled = replace(reverted, is_cancellation=True)
+    await save(connection, lane, row, State.MINED, Transaction(State.MINED, cancelled))
+    assert not await transactions.has_reverted(connection, lane)
+
+    await save(connection, lane, row, State.MINED, Transaction(State.MINED, reverted))
     assert await transactions.has_reverted(connection, lane)
     assert not await transactions.has_reverted(connection, other)
     await save(connection, lane, row, State.MINED, Transaction(State.REVERTED, reverted))
     assert not await transactions.has_reverted(connection, lane)
+
+
+async def test_a_mint_that_reverted_with_its_gas_used_up_ran_out_of_gas(
+    connection: Connection, lane: Lane
+) -> None:
+    mint = replace(an_intent(0), gas_limit=64_000)
+    row = await transactions.store_signed(connection, lane, mint, an_attempt("a"))
+    assert not await transactions.has_run_out_of_gas(connection, lane)
+
+    await save(connection, lane, row, State.SIGNED, MINED)
+
+    async def ran_out(gas_used: int, *, succeeded: bool = False, cancelled: bool = False) -> bool:
+        cost = GasCost(a_hash("a"), gas_used, GWEI, 0)
+        inclusion = Inclusion(5, a_hash("block"), succeeded, cost, cancelled)
+        await save(connection, lane, row, State.MINED, Transaction(State.MINED, inclusion))
+        return await transactions.has_run_out_of_gas(connection, lane)
+
+    assert await ran_out(63_000)
+    assert not await ran_out(62_999)
+    assert not await ran_out(63_000, succeeded=True)
+    assert not await ran_out(63_000, cancelled=True)
 
 
 async def test_a_mined_transaction_that_a_reorg_may_undo_carries_its_ltz(
