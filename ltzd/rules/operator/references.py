@@ -11,8 +11,6 @@ import msgspec
 
 from ltzd.rules.operator.wallet_history import REFERENCES_A_WORD
 
-"""Seqs in one word of LTZ's bitmap."""
-
 
 class LaneReferences(msgspec.Struct, frozen=True):
     """The lane's seqs from `next_seq` to before `end_seq`, then the word at `following_seq`.

@@ -109,16 +109,16 @@ def _busy(own_claim: str) -> str:
 # an empty queue the planner takes any index that it may take, and then walks the whole queue.)
 # A brand all of whose rewards were minted without a transaction of ours, as after a restore, has no
 # turn: else a hundred such brands would keep the turn from everybody behind them.
-# `place` counts no brand that is paused or held; `laps` is 1 once the search has started again at
-# the first brand. The search then ends at $2, a bound of the index: with an OR, PostgreSQL would
-# read all rows of the brand behind $2.
+# `place` counts no brand that is paused or held; `laps` is 1 once the search has started again
+# before the first brand, as behind a held brand ''. The search then ends at $2, a bound of the
+# index: with an OR, PostgreSQL would read all rows of the brand behind $2.
 QUEUED = f"""
 WITH RECURSIVE paused AS MATERIALIZED (
   SELECT id FROM brands WHERE paused_at IS NOT NULL
 ), held AS MATERIALIZED (
   SELECT id FROM paused
    UNION ALL
-  SELECT unnest($7::bytea[])
+  SELECT unnest($7::bytea[] || ''::bytea)
 ), passed_over AS MATERIALIZED (
   SELECT unnest($8::uuid[]) AS id
 ), {_busy("$6")}, turn (brand_id, laps, place, is_held) AS (
@@ -132,16 +132,7 @@ WITH RECURSIVE paused AS MATERIALIZED (
    CROSS JOIN LATERAL (
          SELECT CASE WHEN ahead.brand_id IS NULL THEN turn.laps + 1 ELSE turn.laps END AS laps,
                 CASE WHEN ahead.brand_id IS NOT NULL THEN ahead.brand_id
-                     WHEN turn.laps = 0 THEN (
-                       SELECT r.brand_id
-                         FROM rewards r
-                        WHERE num_nulls(r.transaction_id, r.failed_at) = 2
-                          AND r.mint_block_hash IS NULL
-                          AND NOT r.above_limit AND r.kind <> 2
-                          AND r.brand_id <= $2
-                          AND r.id NOT IN (SELECT id FROM passed_over)
-                        ORDER BY r.brand_id
-                        LIMIT 1)
+                     WHEN turn.laps = 0 THEN ''::bytea
                 END AS brand_id
            FROM (SELECT (SELECT r.brand_id
                            FROM rewards r

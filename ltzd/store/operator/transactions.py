@@ -152,9 +152,9 @@ async def store_signed(connection: Connection, lane: Lane, intent: Intent, attem
         ), lane AS (
           UPDATE lanes
              SET next_nonce = next_nonce + 1,
-                 next_seq = CASE WHEN $18::bigint > 0 THEN $17::bigint END,
-                 end_seq = CASE WHEN $18::bigint > 0 THEN $18::bigint END,
-                 following_seq = $19::bigint
+                 next_seq = $17,
+                 end_seq = $18,
+                 following_seq = $19
             FROM holder, taken
            WHERE chain_id = $1 AND wallet = $2 AND NOT taken.is_any
        RETURNING 1

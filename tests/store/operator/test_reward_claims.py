@@ -150,6 +150,7 @@ async def test_the_claims_of_a_lane_without_a_lease_are_free(pool: Pool) -> None
 async def test_storing_a_mint_ends_its_claims(pool: Pool) -> None:
     ids = await queue_rewards(pool, 2)
     lane = await a_lane(pool)
+    await lease(pool, lane, seconds=60)
     await claim(pool, lane, ids)
     async with session(pool) as connection:
         row = await transactions.store_signed(connection, lane, an_intent(0, ids), an_attempt("a"))

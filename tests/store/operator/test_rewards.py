@@ -145,20 +145,31 @@ async def test_with_many_brands_a_hundred_have_a_turn_before_the_next_hundred(po
     assert twice[0] not in first + second + third, "each brand has one turn before the second"
 
 
-async def test_brands_whose_rewards_were_minted_without_a_transaction_have_no_turn(
-    pool: Pool,
+@pytest.mark.parametrize("obstacle", ["minted", "above the limit", "passed over", "payments"])
+async def test_brands_without_a_reward_for_their_turn_have_no_turn(
+    pool: Pool, obstacle: str
 ) -> None:
-    """As after a restore: the index tells rewards of mints that the database knows nothing of."""
-    brands = [Address(number.to_bytes(20, "big")) for number in range(1, 152)]
-    minted = [(await queue_for(pool, brand))[0] for brand in brands[:150]]
-    (owed,) = await queue_for(pool, brands[150])
-    async with session(pool) as connection:
-        for id_ in minted:
-            await mint(connection, id_, a_hash("a"))
+    """Else a hundred such brands would keep the turn from everybody behind them.
 
-    assert await waiting(pool) == [owed]
-    assert await waiting(pool, after=brands[10]) == [owed]
-    assert await waiting(pool, after=brands[150]) == [owed]
+    After a restore the index tells rewards of mints that the database knows nothing of.
+    """
+    brands = [Address(number.to_bytes(20, "big")) for number in range(1, 152)]
+    kind = 2 if obstacle == "payments" else 1
+    async with transaction(pool) as connection:
+        ids = [await queue_reward(connection, brand=brand, kind=kind) for brand in brands[:150]]
+    (owed,) = await queue_for(pool, brands[150])
+    if obstacle == "minted":
+        async with session(pool) as connection:
+            for id_ in ids:
+                await mint(connection, id_, a_hash("a"))
+    elif obstacle == "above the limit":
+        async with session(pool) as connection:
+            await rewards.set_above_limit(connection, await a_lane(pool), ids)
+    passed_over = ids if obstacle == "passed over" else []
+
+    for after in (b"", brands[10], brands[150]):
+        queued = await waiting(pool, after=after, passed_over=passed_over)
+        assert queued == [*(ids[:100] if obstacle == "payments" else []), owed]
 
 
 async def test_a_new_term_continues_after_the_brand_of_the_last_reference(pool: Pool) -> None:
@@ -177,10 +188,12 @@ async def test_a_new_term_continues_after_the_brand_of_the_last_reference(pool: 
 # --- above the mint limit -----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", [1, 2])
 async def test_a_reward_above_the_mint_limit_leaves_the_queue_until_the_limit_is_high_enough(
-    pool: Pool,
+    pool: Pool, kind: int
 ) -> None:
-    ids = await queue_for(pool, A_BRAND, 3)
+    async with transaction(pool) as connection:
+        ids = [await queue_reward(connection, kind=kind) for _ in range(3)]
     await value(pool, "UPDATE rewards SET ltz = 500 WHERE id = $1", ids[0])
     lane = await a_lane(pool)
     async with session(pool) as connection:
@@ -513,6 +526,7 @@ async def test_rewards_that_are_passed_over_take_no_place_and_no_turn_of_others(
     assert await waiting(pool, 1, passed_over=passed_over) == [payments[1], *others]
     saving = await waiting(pool, 1, passed_over=passed_over, saving_for=mine[0])
     assert saving == [payments[1], *others]
+    assert await waiting(pool, passed_over=[*payments, mine[0]]) == [*others, mine[1]]
 
 
 async def a_cancelled_mint(pool: Pool) -> tuple[UUID, int, Attempt]:

@@ -1,8 +1,8 @@
 """Signing takes nonce, references and rewards in one step; states change by compare-and-set."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from typing import cast
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from ltzd.errors import LaneLost
 from ltzd.rules.operator.fees import GWEI, Fees
 from ltzd.rules.operator.references import LaneReferences
-from ltzd.rules.operator.transactions import Inclusion, State, Transaction
+from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
+from ltzd.rules.operator.wallet_history import REFERENCES_A_WORD
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow
@@ -37,10 +38,15 @@ from tests.support.rows.core import (
     value,
 )
 from tests.support.rows.explained import Explained
+from tests.support.waiting import until
 
 PLACE = Inclusion(5, a_hash("block 5"), succeeded=True)
 MINED = Transaction(State.MINED, PLACE)
 OTHER_WALLET = Address(MINTER.address[::-1])
+WAITS = """
+SELECT count(*) FROM pg_stat_activity
+ WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
 
 
 @pytest.fixture
@@ -214,34 +220,76 @@ async def test_a_new_term_fences_off_every_write_of_the_old_holder(
     await save(connection, new, row, State.SIGNED, MINED)
 
 
-@pytest.mark.parametrize("write", ["store_signed", "save"])
+WRITES: dict[str, Callable[[Connection, Lane, int, UUID], Awaitable[object]]] = {
+    "store_signed": lambda db, lane, _row, _reward: transactions.store_signed(
+        db, lane, an_intent(1), an_attempt("b")
+    ),
+    "store_attempt": lambda db, lane, row, _reward: transactions.store_attempt(
+        db, lane, row, an_attempt("b")
+    ),
+    "save": lambda db, lane, row, _reward: save(db, lane, row, State.SIGNED, MINED),
+    "fail": lambda db, lane, _row, reward: rewards.fail(db, lane, {reward: "bad"}),
+    "set_above_limit": lambda db, lane, _row, reward: rewards.set_above_limit(db, lane, [reward]),
+    "require_term": lambda db, lane, _row, _reward: lanes.require_term(db, lane),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
 async def test_a_new_term_waits_for_the_holders_open_transaction(
     pool: Pool, connection: Connection, lane: Lane, write: str
 ) -> None:
+    (reward,) = await queue_rewards(pool, 1)
     row = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     async with transaction(pool) as holder:
-        if write == "save":
-            await save(holder, lane, row, State.SIGNED, MINED)
-        else:
-            await transactions.store_signed(holder, lane, an_intent(1), an_attempt("b"))
+        await WRITES[write](holder, lane, row, reward)
         taking_over = asyncio.create_task(a_lane(pool))
-        await asyncio.wait([taking_over], timeout=0.1)
+        await until(lambda: is_blocked(pool, taking_over))
         assert not taking_over.done()
     assert (await taking_over).epoch == lane.epoch + 1
+
+
+async def test_of_two_lanes_that_store_a_reward_at_once_one_mints_it(
+    pool: Pool, lane: Lane
+) -> None:
+    """LTZ would mint the reward under both references."""
+    ids = await queue_rewards(pool, 1)
+    async with session(pool) as connection:
+        other = await lanes.begin_term(connection, CHAIN_ID, OTHER_WALLET, "mint", 0)
+        await lanes.take_word(connection, other, LTZ_AT, LaneReferences())
+
+    async def store() -> int:
+        async with session(pool) as connection:
+            intent = an_intent(0, ids, REFERENCES_A_WORD)
+            return await transactions.store_signed(connection, other, intent, an_attempt("b"))
+
+    async with transaction(pool) as holder:
+        row = await transactions.store_signed(holder, lane, an_intent(0, ids), an_attempt("a"))
+        storing = asyncio.create_task(store())
+        await until(lambda: is_blocked(pool, storing))
+    with pytest.raises(RewardsTaken):
+        await storing
+    assert await value(pool, "SELECT (transaction_id, seq) FROM rewards") == (row, 0)
+    assert await states(pool) == ["signed"]
+
+
+async def is_blocked(pool: Pool, writer: asyncio.Task[Any]) -> bool:
+    """Whether a writer waits for a lock, or is done because it waits for none."""
+    return writer.done() or await value(pool, WAITS) > 0
 
 
 async def test_marking_a_transaction_published_is_idempotent(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
+    await transactions.store_signed(connection, lane, an_intent(1), an_attempt("b"))
     await transactions.mark_published(connection, [a_hash("a")])
-    first = await value(pool, "SELECT published_at FROM attempts")
+    first = await value(pool, "SELECT max(published_at) FROM attempts")
 
     await transactions.mark_published(connection, [a_hash("a")])
     await transactions.mark_published(connection, [a_hash("nobody's")])
 
-    assert await states(pool) == ["published"]
-    assert await value(pool, "SELECT published_at FROM attempts") == first
+    assert await states(pool) == ["published", "signed"]
+    assert await value(pool, "SELECT max(published_at) FROM attempts") == first
 
 
 async def test_a_late_publication_mark_does_not_change_a_later_state(
@@ -439,7 +487,8 @@ async def test_an_indexed_mint_gives_its_transactions_inclusion(
     for nonce in range(3):
         intent = an_intent(nonce, ids[nonce : nonce + 1], nonce)
         await transactions.store_signed(connection, lane, intent, an_attempt(f"{nonce}"))
-    for nonce, indexed_hash in ((0, a_hash("0")), (2, a_hash("somebody else's"))):
+    others = ((1, a_hash("0")), (2, a_hash("somebody else's")))
+    for nonce, indexed_hash in ((0, a_hash("0")), *others):
         await connection.execute(
             "UPDATE rewards SET mint_block_number = 5, mint_block_hash = $2, "
             "mint_transaction_hash = $3 WHERE seq = $1",
@@ -537,13 +586,39 @@ async def test_has_reverted_holds_until_the_revert_is_final(
     row = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
     other = await lanes.begin_term(connection, CHAIN_ID, OTHER_WALLET, "mint", 0)
     reverted = Inclusion(5, a_hash("block"), succeeded=False)
+    await save(connection, lane, row, State.SIGNED, MINED)
     assert not await transactions.has_reverted(connection, lane)
 
-    await save(connection, lane, row, State.SIGNED, Transaction(State.MINED, reverted))
+    cancelled = Inclusion(5, a_hash("block"), succeeded=False, is_cancellation=True)
+    await save(connection, lane, row, State.MINED, Transaction(State.MINED, cancelled))
+    assert not await transactions.has_reverted(connection, lane)
+
+    await save(connection, lane, row, State.MINED, Transaction(State.MINED, reverted))
     assert await transactions.has_reverted(connection, lane)
     assert not await transactions.has_reverted(connection, other)
     await save(connection, lane, row, State.MINED, Transaction(State.REVERTED, reverted))
     assert not await transactions.has_reverted(connection, lane)
+
+
+async def test_a_mint_that_reverted_with_its_gas_used_up_ran_out_of_gas(
+    connection: Connection, lane: Lane
+) -> None:
+    mint = replace(an_intent(0), gas_limit=64_000)
+    row = await transactions.store_signed(connection, lane, mint, an_attempt("a"))
+    assert not await transactions.has_run_out_of_gas(connection, lane)
+
+    await save(connection, lane, row, State.SIGNED, MINED)
+
+    async def ran_out(gas_used: int, *, succeeded: bool = False, cancelled: bool = False) -> bool:
+        cost = GasCost(a_hash("a"), gas_used, GWEI, 0)
+        inclusion = Inclusion(5, a_hash("block"), succeeded, cost, cancelled)
+        await save(connection, lane, row, State.MINED, Transaction(State.MINED, inclusion))
+        return await transactions.has_run_out_of_gas(connection, lane)
+
+    assert await ran_out(63_000)
+    assert not await ran_out(62_999)
+    assert not await ran_out(63_000, succeeded=True)
+    assert not await ran_out(63_000, cancelled=True)
 
 
 async def test_a_mined_transaction_that_a_reorg_may_undo_carries_its_ltz(

@@ -255,8 +255,8 @@ class FakeNode(Rpc):
     """Gas of all transactions in a block; a mint uses 30,000 for each reward."""
     mint_window_seconds = 86_400
     is_minter = True
-    has_fee_history = True
     """True if the wallet has the MINTER role."""
+    has_fee_history = True
     refuses_cheap = False
     """True: refuses prices below the next base fee, as anvil does; geth accepts them."""
     is_blind_by_hash = False
