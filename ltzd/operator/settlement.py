@@ -88,19 +88,23 @@ class Settlement:
             doubtful = [each.transaction.id for each in mined if each.unminted]
             skipped = await rewards.count_skipped(connection, doubtful) if doubtful else {}
             self._had_mined = await self._has_mined(connection, mined)
-        unindexed = [each for each in mined if not each.is_indexed]
+        unproven = [each for each in mined if _needs_receipt(each)]
         receipts = await self._receipts.read(
-            view, [each.transaction for each in unindexed], cursor.final_number
+            view, [each.transaction for each in unproven], cursor.final_number
         )
         observations = [
-            (each.transaction, _finalized(each, skipped)) for each in mined if each.is_indexed
+            (each.transaction, _finalized(each, skipped))
+            for each in mined
+            if not _needs_receipt(each)
         ]
         missing = []
-        for each, receipt in zip(unindexed, receipts, strict=True):
+        for each, receipt in zip(unproven, receipts, strict=True):
             if isinstance(receipt, Receipt):
                 observation = await self._compare(each, receipt, skipped)
                 if observation is not None:
                     observations.append((each.transaction, observation))
+            elif each.is_indexed:
+                observations.append((each.transaction, _finalized(each, skipped)))
             elif receipt is Absence.MISSING:
                 missing.append(each.transaction)
         has_undone = cursor.number < self._last_cursor
@@ -125,9 +129,11 @@ class Settlement:
     async def _compare(
         self, mined: MinedTransaction, receipt: Receipt, skipped: Mapping[int, int]
     ) -> Observation | None:
-        """Decide by its receipt about a mined transaction whose block the indexer does not have."""
+        """Decide by its receipt about a transaction of which the index proves no outcome."""
         tx = mined.transaction
         inclusion = inclusion_of(receipt, tx, await self._funds.read_l1_costs())
+        if mined.is_indexed and not inclusion.succeeded:
+            return _finalized(mined, skipped)
         if inclusion != tx.tx.inclusion:
             return ReceiptSeen(inclusion)
         return _finalized(mined, skipped) if mined.is_past_finality else None
@@ -153,6 +159,15 @@ class Settlement:
         if late:
             with suppress(NodeUnavailable):
                 await self._context.node.publish_all([tx.raw for tx in late[:_REPUBLISHED_AT_ONCE]])
+
+
+def _needs_receipt(mined: MinedTransaction) -> bool:
+    """Whether the index lacks the block, or may hold the call of a transaction that failed.
+
+    The only node may have shown a false failure for a while, and no log contradicts a failure.
+    """
+    inclusion = mined.transaction.tx.inclusion
+    return not mined.is_indexed or (inclusion is not None and not inclusion.succeeded)
 
 
 def _finalized(mined: MinedTransaction, skipped: Mapping[int, int]) -> Observation:

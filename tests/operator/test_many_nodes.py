@@ -288,6 +288,31 @@ async def test_a_forged_receipt_of_a_final_block_is_not_told_either(
     await world.executed_in_order()
 
 
+async def test_a_failure_that_the_only_node_invented_is_read_again_once_it_is_final(
+    world: RelayWorld,
+) -> None:
+    """No second node denies the receipt, whose block is the true one."""
+    node = world.node
+    (relay,) = await world.ask()
+    async with lane_on_nodes(world, node):
+        await world.settled("published")
+        (sent, *_) = node.sent()
+        node.hides_receipts = True
+        node.mine()
+        node.forged_receipts[sent.hash] = a_receipt(node, sent, succeeded=False)
+        await until(lambda: has_status(world, relay, RelayStatus.FAILED))
+        del node.forged_receipts[sent.hash]
+        node.hides_receipts = False
+        node.mine(10)
+        await until(lambda: has_status(world, relay, RelayStatus.FINAL))
+        assert await states(world.observer) == ["confirmed"]
+    await world.executed_in_order()
+
+
+async def has_status(world: RelayWorld, relay: int, status: RelayStatus) -> bool:
+    return (await world.progress(relay)).status is status
+
+
 async def is_final(world: RelayWorld, number: int) -> bool:
     return bool(await value(world.observer, "SELECT final_number >= $1 FROM chains", number))
 

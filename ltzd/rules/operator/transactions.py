@@ -6,10 +6,12 @@
        '----------+-> VOIDED
 
 CONFIRMED, REVERTED, DISPLACED and CANCELLED are final: a block past finality says so. Only a reorg
-below finality, which ltzd follows on dev chains alone, takes CONFIRMED and CANCELLED back to MINED.
-A transaction that REVERTED stays so: its work has been queued again. DISPLACED
-means that a transaction which the lane did not sign used the nonce. An attempt that a node took, or
-may have taken, keeps its nonce: the same bytes go out again until a receipt or finality decides.
+below finality, which ltzd follows on dev chains alone, takes CONFIRMED, REVERTED and CANCELLED back
+to MINED: if the block is gone, the nonce is unused, and the wallet's later transactions need it.
+The rewards of a transaction that REVERTED may be in another one since; LTZ mints each reference
+once. DISPLACED means that a transaction which the lane did not sign used the nonce. An attempt that
+a node took, or may have taken, keeps its nonce: the same bytes go out again until a receipt or
+finality decides.
 
 A transaction whose bytes are refused for good, or that a person cancels, is abandoned: a
 self-transfer becomes another attempt with its nonce. If the self-transfer is mined, the transaction
@@ -168,7 +170,8 @@ def advance(tx: Transaction, observation: Observation) -> tuple[Transaction, lis
         case State.MINED, Finalized(has_skipped) if tx.inclusion is not None:
             return _settled(tx, tx.inclusion, has_skipped=has_skipped)
         case State.CONFIRMED | State.REVERTED | State.CANCELLED, FinalityLost():
-            return _unsettled(tx), []
+            # The lane gets a fresh receipt.
+            return replace(tx, state=State.MINED), []
         case State.SIGNED | State.PUBLISHED, NonceTaken() | MintingRevoked():
             is_taken = isinstance(observation, NonceTaken)
             over = State.DISPLACED if is_taken else State.VOIDED
@@ -181,11 +184,6 @@ def _abandoned(tx: Transaction, *, is_refused: bool) -> tuple[Transaction, list[
         return tx, []  # If the self-transfer is refused too, nothing smaller could take the nonce.
     alert = [Effect.ALERT] if is_refused else []
     return replace(tx, is_abandoned=True), [Effect.CANCEL, *alert]
-
-
-def _unsettled(tx: Transaction) -> Transaction:
-    """A mined transaction, for which its lane gets a fresh receipt; a reverted one stays."""
-    return tx if tx.state is State.REVERTED else replace(tx, state=State.MINED)
 
 
 def _settled(

@@ -130,8 +130,7 @@ async def undo_finality_above(connection: Connection, block_number: int) -> None
     for row in rows:
         before = Transaction(State(row["state"]), inclusion_of(row))
         after, _ = advance(before, FinalityLost())
-        if after != before:
-            moves.append((row["id"], before.state.value, after.state.value))
+        moves.append((row["id"], before.state.value, after.state.value))
     await connection.executemany(
         """
         UPDATE transactions

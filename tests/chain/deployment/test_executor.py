@@ -159,9 +159,7 @@ async def test_nodes_of_different_heights_behind_one_url_are_asked_again(site: S
     assert await site.nonce() == SENDS
 
 
-async def test_a_node_that_never_holds_its_head_is_told(tester_chain: DevChain) -> None:
-    site = Site(tester_chain.rpc_url)
-    await site.fund()
+async def test_a_node_that_never_holds_its_head_is_told(site: Site) -> None:
     await site.run()
     async with a_faulty_node(site.rpc_url) as node:
         node.faults = Faults(lies=(lies.future_head(1000),))

@@ -157,6 +157,9 @@ def test_texts_that_refuse_a_hash(code: int, text: str) -> None:
         "Resource not found.",
         f"{hex_of(bytes(32))} could not be found",
         f"No state available for block 16 ({hex_of(bytes(32))})",
+        "BlockOutOfRangeError: block height is 5 but requested was 9",
+        "Received invalid block tag 9. Latest block number is 5",
+        "cannot query unfinalized data",
     ],
 )
 def test_texts_of_a_node_that_lacks_the_block(text: str) -> None:

@@ -469,6 +469,31 @@ async def test_a_reverted_relay_fails_and_is_not_published_again(world: RelayWor
     await world.executed_in_order()
 
 
+@pytest.mark.parametrize("fails_again", [False, True])
+async def test_a_reverted_relay_below_finality_is_published_again_after_a_reorg(
+    world: RelayWorld, fails_again: bool
+) -> None:
+    """Otherwise its nonce would stay unused, and no later transaction could be mined."""
+    world.node.final_depth = 1
+    world.node.fails = lambda data: data[-1] == 0
+    failing, _ = await world.ask(2)
+    async with world.relaying():
+        await world.settled("published", "published")
+        world.node.mine(4)
+        await world.settled("reverted", "confirmed")
+
+        world.node.fails = lambda data: fails_again and data[-1] == 0
+        world.node.reorg(4, forgets_transactions=True)
+        await world.settled("published", "published")
+        await until(lambda: true(len(world.node.pool) == 2))
+        world.node.mine(4)
+        await world.settled("reverted" if fails_again else "confirmed", "confirmed")
+        status = (await world.progress(failing)).status
+        assert status is (RelayStatus.FAILED if fails_again else RelayStatus.FINAL)
+    assert len(set(world.node.arrived)) == 2
+    await world.executed_in_order()
+
+
 async def test_a_nonce_used_elsewhere_fails_its_relay_only(
     world: RelayWorld,
 ) -> None:

@@ -68,7 +68,7 @@ LISTED: dict[tuple[State, type[Observation]], tuple[State, list[Effect]]] = {
     (State.MINED, Finalized): (State.CONFIRMED, []),
     (State.CONFIRMED, FinalityLost): (State.MINED, []),
     (State.CANCELLED, FinalityLost): (State.MINED, []),
-    (State.REVERTED, FinalityLost): (State.REVERTED, []),
+    (State.REVERTED, FinalityLost): (State.MINED, []),
     (State.SIGNED, NonceTaken): (State.DISPLACED, _ALARMED),
     (State.PUBLISHED, NonceTaken): (State.DISPLACED, _ALARMED),
     (State.SIGNED, MintingRevoked): (State.VOIDED, _ALARMED),
