@@ -16,7 +16,7 @@ import msgspec
 from ltzd.rules.payments.reversals import Reversal
 from ltzd.rules.payments.sessions import Payment
 from ltzd.store.database import Connection
-from ltzd.store.indexer import lost_payments, mint_facts
+from ltzd.store.indexer import mint_facts, unknown_payments
 from ltzd.store.mint_references import PAYMENT_REWARD
 from ltzd.store.wakeups import origin
 
@@ -105,7 +105,7 @@ async def record(connection: Connection, payment: Payment) -> RecordedPayment:
     )
     outcome = PaymentOutcome(rows[0]["outcome"])
     if outcome is PaymentOutcome.NEW:
-        mint = await lost_payments.mint_of(connection, reward_id(payment.session_id))
+        mint = await unknown_payments.mint_of(connection, reward_id(payment.session_id))
         if mint is not None:
             is_same = await mint_facts.record_on_rewards(connection, [mint_facts.of_row(mint)])
             outcome = PaymentOutcome.FOUND_MINTED if is_same else outcome

@@ -17,7 +17,7 @@ from ltzd.errors import ImpossibleFact
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
 from ltzd.store.database import Connection
-from ltzd.store.indexer import lost_payments
+from ltzd.store.indexer import unknown_payments
 from ltzd.store.indexer.derived_rows import DerivedTable
 from ltzd.store.indexer.fact_rows import Corrections, FactTable, copy_facts, exchange
 from ltzd.store.indexer.impossible import refused_as_impossible
@@ -94,7 +94,7 @@ async def _record_or_note(connection: Connection, facts: Sequence[RewardMinted])
     """As `record_on_rewards`, for mints whose rewards may be unknown."""
     matched = await record_on_rewards(connection, facts)
     if matched < len(facts):
-        await lost_payments.note(connection, facts)
+        await unknown_payments.note(connection, facts)
     return matched
 
 

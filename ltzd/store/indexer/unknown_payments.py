@@ -22,7 +22,7 @@ async def note(connection: Connection, mints: Sequence[RewardMinted]) -> None:
     # The table of payments decides: a rebuild has an empty table of rewards.
     await connection.execute(
         """
-        INSERT INTO lost_payments (reward_id, reference)
+        INSERT INTO unknown_payments (reward_id, reference)
         SELECT reward_id, reference
           FROM unnest($1::uuid[], $2::bytea[]) AS mint (reward_id, reference)
          WHERE NOT EXISTS (SELECT FROM payments p WHERE p.reward_id = mint.reward_id)
@@ -34,11 +34,11 @@ async def note(connection: Connection, mints: Sequence[RewardMinted]) -> None:
 
 
 async def mint_of(connection: Connection, reward: UUID) -> asyncpg.Record | None:
-    """The row in `mints` of a lost payment's reward, if the index has it now."""
+    """The row in `mints` of an unknown payment's reward, if the index has it now."""
     return await connection.fetchrow(
         """
         SELECT m.*
-          FROM lost_payments l
+          FROM unknown_payments l
           JOIN mints m ON substring(m.reference FROM 25) = substring(l.reference FROM 25)
                       AND m.reference = l.reference
          WHERE l.reward_id = $1

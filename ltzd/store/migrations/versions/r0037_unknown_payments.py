@@ -7,4 +7,4 @@ down_revision = "0036"
 
 
 def upgrade() -> None:
-    plain_sql.run("0037_lost_payments.sql")
+    plain_sql.run("0037_unknown_payments.sql")
