@@ -32,7 +32,7 @@ class PaymentOutcome(Enum):
     NEW = "new"
     KNOWN = "known"
     FOUND_MINTED = "found minted"
-    """The index has the mint, and the rows of the payment were lost with a server: they are new."""
+    """The payment's rows were lost with a server: the new ones take the mint that the index has."""
     REFUNDED = "refunded"
     """The whole payment was refunded before it was minted, so it is not minted."""
 

@@ -14,6 +14,6 @@ WRITTEN_FOR: Final = {
     "DateStyle": "ISO",
     # A backslash in a string means itself.
     "standard_conforming_strings": "on",
-    # A limit for short statements would end those that read a whole table. Each has one of ltzd's.
+    # A limit for short statements would end those that read a whole table; ltzd limits each itself.
     "statement_timeout": "0",
 }

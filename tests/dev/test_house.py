@@ -241,9 +241,11 @@ def test_a_record_is_a_dataclass_only_for_a_field_that_it_hides() -> None:
 
 def _is_needless_dataclass(record: ast.ClassDef) -> bool:
     is_dataclass = any("dataclass" in ast.unparse(each) for each in record.decorator_list)
+    # An exception is no struct, and the child of a dataclass is a dataclass.
+    inherits = any(not ast.unparse(each).startswith("Generic[") for each in record.bases)
     return (
         is_dataclass
-        and not record.bases
+        and not inherits
         and not re.search(r"\b(repr|compare)=False", ast.unparse(record))
     )
 

@@ -38,10 +38,10 @@ async def mint_of(connection: Connection, reward: UUID) -> asyncpg.Record | None
     return await connection.fetchrow(
         """
         SELECT m.*
-          FROM unknown_payments l
-          JOIN mints m ON substring(m.reference FROM 25) = substring(l.reference FROM 25)
-                      AND m.reference = l.reference
-         WHERE l.reward_id = $1
+          FROM unknown_payments u
+          JOIN mints m ON substring(m.reference FROM 25) = substring(u.reference FROM 25)
+                      AND m.reference = u.reference
+         WHERE u.reward_id = $1
          LIMIT 1
         """,
         reward,

@@ -230,7 +230,6 @@ class Model:
             DealLocked: ("locked", 0, 0),
             DealReleased: ("released", 0, 10),
         }
-        got |= {DealReleased: ("released", 0, 10)}
         got |= {DealRefunded: ("refunded", 10, 0), DealSplit: ("split", 7, 3)}
         newest = {fact.deal_id: fact for fact in self.of(tuple(got))}
         return {
