@@ -88,8 +88,11 @@ def _with_usable_ports(options: DevOptions) -> DevOptions:
         )
     ports.check_free(options.port, "--port")
     ports.check_free(options.admin_port, "--admin-port")
-    port = options.port or ports.free_port(but=options.admin_port)
-    return replace(options, port=port, admin_port=options.admin_port or ports.free_port(but=port))
+    return replace(
+        options,
+        port=options.port or ports.free_port(),
+        admin_port=options.admin_port or ports.free_port(),
+    )
 
 
 async def _cancel_unfinished_start(

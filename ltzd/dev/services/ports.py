@@ -21,14 +21,14 @@ def is_free(port: int) -> bool:
     return _bind_error(port) is None
 
 
-def free_port(but: int | None = None) -> int:
-    """A port other than `but` that is free now; another program may take it before it is used.
+def free_port() -> int:
+    """A free port that no call returns again, in any process, while this process runs.
 
-    Raises Misconfigured if none can be found.
+    A server may listen on it at any time. Raises Misconfigured if none can be found.
     """
     for _ in range(_TRIES):
         port = secrets.choice(_BELOW_EPHEMERAL)
-        if port != but and is_free(port):
+        if _reserve(port):
             return port
     raise Misconfigured(
         f"No free port was found between {_BELOW_EPHEMERAL[0]} and {_BELOW_EPHEMERAL[-1]}; "
@@ -36,10 +36,31 @@ def free_port(but: int | None = None) -> int:
     )
 
 
+def _reserve(port: int) -> bool:
+    """Return False if any socket is bound to the port.
+
+    Linux lets a port be bound twice if both sockets have SO_REUSEADDR and neither listens. Servers
+    bind with that option, this function without, so a reservation refuses other reservations alone.
+    """
+    reservation = socket.socket()
+    try:
+        reservation.bind((LOOPBACK, port))
+    except OSError:
+        reservation.close()
+        return False
+    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reservation.detach()  # stays open until this process ends
+    return True
+
+
 def check_free(port: int, option_name: str) -> None:
-    """Raises Misconfigured, which names the option, if a server cannot listen on `port`."""
+    """Check that a server can listen on `port`, which `free_port` then never returns; 0 is any.
+
+    Raises Misconfigured, which names the option.
+    """
     error_number = _bind_error(port)
     if error_number is None:
+        _reserve(port)
         return
     if error_number == errno.EADDRINUSE:
         raise Misconfigured(
