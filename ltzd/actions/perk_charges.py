@@ -45,7 +45,7 @@ from ltzd.rules import perk_charges
 from ltzd.rules.operator.l1_costs import NO_L1_COSTS
 from ltzd.rules.perk_charges import Token
 from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
-from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets, GasLedger
+from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets, GasLedger, brand_account
 from ltzd.rules.request_signatures import NONCE_SECONDS, NONCE_WAS_USED, SignedRequest
 from ltzd.store import perk_charges as redemptions
 from ltzd.store.brands.configurations import BrandCache
@@ -282,14 +282,23 @@ class PerkCharges:
             earlier = await self._earlier(connection, request)
             if earlier is not None:
                 return _Admitted(earlier.id, earlier.relay_id, is_new=False)
-            await self._refuse_over_budget(connection, max_cost_wei)
+            await self._refuse_over_budget(connection, request.brand, max_cost_wei)
             return await self._write(connection, request, wallet, gas_limit, max_cost_wei)
 
-    async def _refuse_over_budget(self, connection: Connection, max_cost_wei: int) -> None:
-        """Redemptions count in the relay wallets' total gas budget. Raises ValidationFailed."""
-        if self._budgets.total_wei:
-            spent = await gas_budgets.spent_for(connection, self._budgets, [], max_cost_wei)
-            GasLedger(self._budgets, spent).admit(None, max_cost_wei)
+    async def _refuse_over_budget(
+        self, connection: Connection, brand: Address, max_cost_wei: int
+    ) -> None:
+        """Redemptions count in the brand's gas budget, under its lock, and in the total budget.
+
+        Raises BudgetExhausted and ValidationFailed.
+        """
+        if not self._budgets.limit_redemptions:
+            return
+        account = brand_account(brand)
+        if self._budgets.brand_wei:
+            await gas_budgets.lock_identities(connection, [account])
+        spent = await gas_budgets.spent_for(connection, self._budgets, [account], max_cost_wei)
+        GasLedger(self._budgets, spent).check_redemption(brand, max_cost_wei)
 
     async def _simulate(self, request: RedeemRequest, gas_limit: int) -> None:
         """Simulate the redemption, unless others of the same token are in flight before it.

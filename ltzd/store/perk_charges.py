@@ -14,6 +14,7 @@ import msgspec
 
 from ltzd.errors import IdempotencyKeyReused
 from ltzd.rules.perk_charges import MOST_TOKEN_ID, Token
+from ltzd.rules.relayer.gas_budgets import brand_account
 from ltzd.store.database import Connection
 from ltzd.store.indexer import tokens
 from ltzd.store.relayer import gas_budgets, relays
@@ -138,10 +139,10 @@ async def insert(
     """Queue a redemption for `wallet`, or for the wallet that sends the token's redemption before
     it.
 
-    Any wallet may send it if both are None. `max_cost_wei` counts towards today's total gas budget.
-    Wakes the lanes and returns the relay's id. Raises IdempotencyKeyReused, after which the
-    transaction must end, if a redemption of another token has just taken the key: the tokens' locks
-    do not keep the two apart.
+    Any wallet may send it if both are None. `max_cost_wei` counts in today's gas of the brand and
+    of everybody. Wakes the lanes and returns the relay's id. Raises IdempotencyKeyReused, after
+    which the transaction must end, if a redemption of another token has just taken the key: the
+    tokens' locks do not keep the two apart.
     """
     try:
         row = await connection.fetchrow(
@@ -162,12 +163,13 @@ async def insert(
             new.idempotency_key,
             wallet,
             Decimal(max_cost_wei),
+            account := brand_account(new.brand),
         )
     except asyncpg.UniqueViolationError as error:
         if error.constraint_name != "redemptions_by_key":
             raise
         raise IdempotencyKeyReused("This idempotency key was used with another request") from error
-    await gas_budgets.count(connection, [GasChange(row["gas_day"], None, max_cost_wei)])
+    await gas_budgets.count(connection, [GasChange(row["gas_day"], account, max_cost_wei)])
     relay: int = row["id"]
     return relay
 
@@ -186,10 +188,10 @@ WITH before AS (
 ), relay AS (
   INSERT INTO relays (user_address, to_address, data, function, serialized_per_user,
                       fingerprint, gas_limit, max_cost_wei, state, brand_id, wallet,
-                      gas_day, gas_wei)
+                      gas_day, gas_wei, identity)
   VALUES ($1, $2, $3, 'PerkNFT.redeemCharge', false, $4, $5, $16, 'queued', $6,
           coalesce((SELECT wallet FROM before), $15), (now() AT TIME ZONE 'UTC')::date,
-          $16)
+          $16, $17)
 RETURNING id, gas_day
 ), redemption AS (
   INSERT INTO redemptions (id, brand_id, collection_id, token_id, holder, amount,

@@ -18,6 +18,7 @@ from ltzd.actions.relayer.wallets import RelayWallets
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.errors import (
+    BudgetExhausted,
     CollectionNotFound,
     DatabaseUnavailable,
     HolderChanged,
@@ -34,12 +35,13 @@ from ltzd.errors import (
 )
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.rules.operator.l1_costs import L1Costs
-from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets
+from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets, brand_account
 from ltzd.store import perk_charges as redemptions
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, Pool, open_pool, session, transaction
 from ltzd.store.perk_charges import TokenCharges
 from ltzd.store.relayer import gas_budgets
+from ltzd.store.relayer.gas_budgets import GasChange
 from ltzd.store.wakeups import RELAYS
 from ltzd.values import Address, checksummed
 from tests.support.chain.counting_node import CountingClient
@@ -91,9 +93,10 @@ class Till:
         """The same with an action that waits so long for a transaction."""
         return replace(self, charges=charges_over(self.context, wait_seconds=seconds))
 
-    def limited_to(self, total_wei: int) -> "Till":
-        """The same with an action that has this total gas budget."""
-        return replace(self, charges=charges_over(self.context, GasBudgets(total_wei=total_wei)))
+    def limited_to(self, total_wei: int = 0, brand_wei: int = 0) -> "Till":
+        """The same with an action that has these gas budgets."""
+        budgets = GasBudgets(total_wei=total_wei, brand_wei=brand_wei)
+        return replace(self, charges=charges_over(self.context, budgets))
 
     async def rows(self) -> int:
         count: int = await value(self.world.observer, "SELECT count(*) FROM redemptions")
@@ -309,6 +312,7 @@ async def test_a_redemption_that_no_lane_sends_in_time_is_withdrawn(
     with pytest.raises(Unavailable):
         await till.waiting(0.2).redeem(idempotency_key="till-1-0001")
     assert await till.rows() == 0
+    assert await spent_by_brand(till) == 0
     till.node.mines_at_once = True
     async with till.world.relaying():
         redeemed = await till.redeem(idempotency_key="till-1-0001")
@@ -437,9 +441,21 @@ async def test_without_a_served_relay_wallet_nothing_is_written(till: Till) -> N
 # --- the day's gas ----------------------------------------------------------------------------
 
 
+A_SESSION_WAITS = """
+SELECT EXISTS (SELECT FROM pg_stat_activity
+                WHERE datname = current_database() AND wait_event_type = 'Lock')
+"""
+
+
 async def spent_today(till: Till) -> int:
     async with session(till.world.observer) as connection:
         return (await gas_budgets.spent(connection, [])).total_wei
+
+
+async def spent_by_brand(till: Till) -> int:
+    account = brand_account(BRAND)
+    async with session(till.world.observer) as connection:
+        return (await gas_budgets.spent(connection, [account])).by_identity[account]
 
 
 async def test_a_redemption_counts_towards_the_total_budget_at_its_maximum_and_then_its_cost(
@@ -496,12 +512,48 @@ async def test_with_the_total_gas_budget_spent_no_redemption_is_written_until_to
     assert await till.rows() == 1
 
 
-async def test_concurrent_redemptions_do_not_exceed_the_total_budget(till: Till) -> None:
+async def test_a_brand_redeems_until_its_gas_budget_does_not_cover_another_redemption(
+    till: Till,
+) -> None:
+    till.node.mines_at_once = True
+    async with till.world.relaying():
+        await till.redeem()
+        spent = await spent_by_brand(till)
+        assert spent == await spent_today(till)
+        spender = till.limited_to(brand_wei=spent)
+        with pytest.raises(BudgetExhausted) as refused:
+            await spender.redeem()
+        assert refused.value.details["reason"] == "brand_gas_budget_exhausted"
+        assert await till.rows() == 1
+        worst = module.GAS_LIMIT * await till.context.simulator.max_fee()
+        with pytest.raises(BudgetExhausted):
+            await till.limited_to(brand_wei=spent + worst - 1).redeem()
+        await till.limited_to(brand_wei=spent + worst).redeem()
+    assert await spent_by_brand(till) > spent
+
+
+async def test_redemptions_of_one_brand_wait_for_each_others_gas(till: Till) -> None:
+    account = brand_account(BRAND)
+    async with till.world.relaying():
+        till = till.limited_to(brand_wei=10**18)
+        async with transaction(till.world.observer) as other:
+            await gas_budgets.lock_identities(other, [account])
+            asking = asyncio.create_task(till.redeem())
+            await until(lambda: other.fetchval(A_SESSION_WAITS))
+            today = await other.fetchval("SELECT (now() AT TIME ZONE 'UTC')::date")
+            await gas_budgets.count(other, [GasChange(today, account, 10**18)])
+        with pytest.raises(BudgetExhausted):
+            await asking
+
+
+@pytest.mark.parametrize("budget", ["total_wei", "brand_wei"])
+async def test_concurrent_redemptions_do_not_exceed_a_budget(till: Till, budget: str) -> None:
+    refusal = ValidationFailed if budget == "total_wei" else BudgetExhausted
     async with till.world.relaying():
         asking = asyncio.create_task(till.redeem())
         await till.is_published(1)
         worst = await spent_today(till)
-        till = till.limited_to(2 * worst)
+        till = till.limited_to(**{budget: 2 * worst})
         others = [
             asyncio.create_task(till.redeem(token_id=token))
             for token in (TOKEN, OTHER_TOKEN)
@@ -511,7 +563,7 @@ async def test_concurrent_redemptions_do_not_exceed_the_total_budget(till: Till)
         till.node.mines_at_once = True
         till.node.mine()
         answers = await asyncio.gather(asking, *others, return_exceptions=True)
-    refused = [answer for answer in answers if isinstance(answer, ValidationFailed)]
+    refused = [answer for answer in answers if isinstance(answer, refusal)]
     assert len(refused) == 3
     assert await till.rows() == 2
 

@@ -251,6 +251,7 @@ def test_every_code_of_perk_charges_has_an_example() -> None:
         (409, "HOLDER_CHANGED"),
         (409, "IDEMPOTENCY_KEY_REUSED"),
         (409, "NO_CHARGES_REMAINING"),
+        (429, "BUDGET_EXHAUSTED"),
         (500, "TRANSACTION_FAILED"),
         (503, "NODE_UNAVAILABLE"),
         (503, "OUTCOME_UNKNOWN"),

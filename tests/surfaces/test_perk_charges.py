@@ -44,6 +44,7 @@ from ltzd.http.perk_charges.models import (
 from ltzd.http.perk_charges.operations import OPERATIONS
 from ltzd.http.relayer.errors import RelayerError
 from ltzd.rules.brands.configuration import Brand
+from ltzd.rules.relayer.gas_budgets import brand_exhausted
 from ltzd.rules.request_signatures import signature
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands import keys as brand_keys
@@ -469,6 +470,19 @@ async def test_each_refusal_of_the_action_has_its_status_code_and_body(
         await get(surface, OF_COLLECTION),
     ):
         assert (answer.status, answer.body) == (status, body)
+
+
+async def test_a_spent_gas_budget_of_the_brand_tells_when_to_come_back(
+    surface: RunningSurfaces,
+) -> None:
+    surface.perks.refusal = brand_exhausted(3_600)
+    answer = await redeem(surface)
+    assert answer.code == (429, "BUDGET_EXHAUSTED")
+    assert answer.body["details"] == {
+        "reason": "brand_gas_budget_exhausted",
+        "retryAfterSeconds": 3_600,
+    }
+    assert answer.headers["Retry-After"] == "3600"
 
 
 # --- looking at a token -------------------------------------------------------------------------

@@ -78,7 +78,7 @@ class RelayAdmission:
 
     async def _write(self, batch: Sequence[_Draft]) -> Sequence[_Outcome]:
         """Write a batch with one relay of each user; a user's next relay is in a later batch."""
-        if self._budgets.is_set:
+        if self._budgets.limit_relays:
             outcomes = await self._write_within_budgets(batch)
         else:
             usages = await self._usages(batch)

@@ -2,9 +2,9 @@
 
 from ltzd import telemetry
 from ltzd.errors import LtzdError
-from ltzd.rules.relayer.gas_budgets import IDENTITY_REASON, TOTAL_REASON
+from ltzd.rules.relayer.gas_budgets import BRAND_REASON, IDENTITY_REASON, TOTAL_REASON
 
-_BUDGETS = {IDENTITY_REASON: "identity", TOTAL_REASON: "total"}
+_BUDGETS = {IDENTITY_REASON: "identity", BRAND_REASON: "brand", TOTAL_REASON: "total"}
 
 
 def count_gas_refusal(error: LtzdError) -> None:

@@ -70,11 +70,11 @@ class RelayLimits:
         """
         identity = None if caller is None else caller.subject
         budgets = self._gas_budgets
-        if identity is not None and not budgets.is_set:
+        if identity is not None and not budgets.limit_relays:
             return identity
         async with session(self._pool) as connection:
             identity = identity or await gas_budgets.identity_of(connection, user)
-            if budgets.is_set:
+            if budgets.limit_relays:
                 GasLedger(budgets, await gas_budgets.spent(connection, [identity])).check(identity)
         return identity
 

@@ -139,7 +139,7 @@ class Relayer:
         IdentityUnavailable.
         """
         self._prefetch()
-        may_begin_early = self._early.has_room and not self._policy.gas_budgets.is_set
+        may_begin_early = self._early.has_room and not self._policy.gas_budgets.limit_relays
         digest = request.call_digest if may_begin_early else None
         usage = self._usages.begin((request.user, request.idempotency_key, digest))
         early: EarlySimulation | None = None

@@ -276,9 +276,15 @@ class RelaySettings(Section):
     """The gas of one identity's calls in a UTC day, over all its wallets; 0 is no budget."""
     total_gas_budget_wei_per_day: Annotated[int, Field(ge=0)] = 0
     """The gas of all calls and of brands' redemptions in a UTC day; 0 is no budget."""
+    brand_gas_budget_wei_per_day: Annotated[int, Field(ge=0)] = 0
+    """The gas of one brand's redemptions of charges in a UTC day; 0 is no budget."""
 
     def budgets(self) -> GasBudgets:
-        return GasBudgets(self.gas_budget_wei_per_day, self.total_gas_budget_wei_per_day)
+        return GasBudgets(
+            self.gas_budget_wei_per_day,
+            self.total_gas_budget_wei_per_day,
+            self.brand_gas_budget_wei_per_day,
+        )
 
 
 class PaymentSettings(Section):

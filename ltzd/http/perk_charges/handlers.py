@@ -18,6 +18,7 @@ from sanic.request import Request
 from ltzd.actions.perk_charges import SignedCaller
 from ltzd.errors import (
     Broken,
+    BudgetExhausted,
     CollectionNotFound,
     DatabaseUnavailable,
     HolderChanged,
@@ -126,6 +127,7 @@ class PerkChargeHandlers:
         NoChargesRemaining,
         HolderChanged,
         IdempotencyKeyReused,
+        BudgetExhausted,
         TransactionFailed,
         NodeUnavailable,
         Unavailable,

@@ -39,7 +39,7 @@ from ltzd.http.relayer.address_limit import too_many_requests
 from ltzd.http.relayer.errors import ERRORS
 from ltzd.http.requests.rate_limits import PER_CLIENT
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
-from ltzd.rules.relayer.gas_budgets import total_exhausted
+from ltzd.rules.relayer.gas_budgets import brand_exhausted, total_exhausted
 from ltzd.rules.request_signatures import NONCE_WAS_USED
 from ltzd.store.indexer.tokens import TokenPage
 from ltzd.store.perk_charges import ChargeRedemption
@@ -165,7 +165,8 @@ OPERATIONS = (
         errors=ERRORS,
         error_examples={
             **_READ_EXAMPLES,
-            "gas budget spent": total_exhausted(3_600),
+            "total gas budget spent": total_exhausted(3_600),
+            "the brand's gas budget spent": brand_exhausted(3_600),
             "unknown token": _NO_TOKEN,
             "not sent in time": Unavailable(""),
         },

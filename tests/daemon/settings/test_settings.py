@@ -141,10 +141,15 @@ def test_each_role_has_a_bound_of_its_own_for_database_connections(folder: Path)
 
 def test_gas_budgets_are_told_in_wei(folder: Path) -> None:
     assert read_settings(a_file(folder)).relay.budgets() == NO_BUDGETS
-    section = "[relay]\ngas_budget_wei_per_day = 5\ntotal_gas_budget_wei_per_day = 7\n"
+    names = (
+        "gas_budget_wei_per_day",
+        "total_gas_budget_wei_per_day",
+        "brand_gas_budget_wei_per_day",
+    )
+    section = "[relay]\n" + "".join(f"{name} = {wei}\n" for wei, name in enumerate(names, 5))
     settings = read_settings(a_file(folder, SHORT.replace("[identity]", f"{section}[identity]")))
-    assert settings.relay.budgets() == GasBudgets(5, 7)
-    for name in ("gas_budget_wei_per_day", "total_gas_budget_wei_per_day"):
+    assert settings.relay.budgets() == GasBudgets(identity_wei=5, total_wei=6, brand_wei=7)
+    for name in names:
         wrong = SHORT.replace("[identity]", f"[relay]\n{name} = -1\n[identity]")
         (fault,) = faults_of(a_file(folder, wrong))
         assert f"relay.{name}" in fault
@@ -155,7 +160,18 @@ def test_gas_budgets_are_told_in_wei(folder: Path) -> None:
     [
         ({}, ["relay.gas_budget_wei_per_day", "relay.total_gas_budget_wei_per_day"]),
         ({"gas_budget_wei_per_day": 5}, ["relay.total_gas_budget_wei_per_day"]),
-        ({"gas_budget_wei_per_day": 5, "total_gas_budget_wei_per_day": 7}, []),
+        (
+            {"gas_budget_wei_per_day": 5, "total_gas_budget_wei_per_day": 7},
+            ["relay.brand_gas_budget_wei_per_day"],
+        ),
+        (
+            {
+                "gas_budget_wei_per_day": 5,
+                "total_gas_budget_wei_per_day": 7,
+                "brand_gas_budget_wei_per_day": 6,
+            },
+            [],
+        ),
     ],
 )
 def test_a_start_without_a_gas_budget_says_what_that_may_cost(

@@ -8,16 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ltzd.errors import RateLimited, Refused, ValidationFailed
+from ltzd.errors import BudgetExhausted, RateLimited, Refused, ValidationFailed
 from ltzd.rules.relayer.gas_budgets import (
     NO_BUDGETS,
     GasBudgets,
     GasLedger,
     GasSpent,
+    brand_account,
     is_far_from_spent,
     warnings_of,
 )
+from ltzd.values import Address
 
+BRAND, OTHER_BRAND = (Address(bytes([n]) * 20) for n in (1, 2))
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 SPENT = GasSpent(NOON, {"ann": 70}, 90)
 
@@ -30,9 +33,24 @@ def refusal_of(act: Callable[[], object]) -> Refused:
 
 def test_without_budgets_nothing_is_refused() -> None:
     GasLedger(NO_BUDGETS, GasSpent(NOON, {"ann": 10**30}, 10**30)).admit("ann", 10**30)
-    assert not NO_BUDGETS.is_set
-    assert GasBudgets(identity_wei=1).is_set
-    assert GasBudgets(total_wei=1).is_set
+    GasLedger(NO_BUDGETS, GasSpent(NOON, {brand_account(BRAND): 10**30}, 10**30)).check_redemption(
+        BRAND, 10**30
+    )
+
+
+@pytest.mark.parametrize(
+    ("budgets", "of_relays", "of_redemptions"),
+    [
+        (NO_BUDGETS, False, False),
+        (GasBudgets(identity_wei=1), True, False),
+        (GasBudgets(total_wei=1), True, True),
+        (GasBudgets(brand_wei=1), False, True),
+    ],
+)
+def test_each_budget_limits_relays_redemptions_or_both(
+    budgets: GasBudgets, of_relays: bool, of_redemptions: bool
+) -> None:
+    assert (budgets.limit_relays, budgets.limit_redemptions) == (of_relays, of_redemptions)
 
 
 def test_a_relays_maximum_cost_must_fit_its_identitys_remaining_budget() -> None:
@@ -49,7 +67,7 @@ def test_a_relays_maximum_cost_must_fit_its_identitys_remaining_budget() -> None
 
 def test_a_relay_must_fit_the_remaining_total_budget() -> None:
     budgets = GasBudgets(total_wei=100)
-    for identity in ("ann", "bob", None):
+    for identity in ("ann", "bob", None):  # None: a member whose wallet nobody knows
         GasLedger(budgets, SPENT).admit(identity, 10)
         refusal = refusal_of(lambda name=identity: GasLedger(budgets, SPENT).admit(name, 11))  # type: ignore[misc]
         assert isinstance(refusal, ValidationFailed)
@@ -57,7 +75,23 @@ def test_a_relay_must_fit_the_remaining_total_budget() -> None:
             "reason": "total_gas_budget_exhausted",
             "retryAfterSeconds": 12 * 3600,
         }
-    GasLedger(GasBudgets(5, 100), SPENT).admit(None, 10)  # A charge redemption has no identity.
+
+
+def test_a_redemption_must_fit_its_brands_remaining_budget_and_the_total() -> None:
+    spent = GasSpent(NOON, {brand_account(BRAND): 70}, 90)
+    ledger = GasLedger(GasBudgets(identity_wei=5, total_wei=191, brand_wei=100), spent)
+    ledger.check_redemption(BRAND, 30)
+    refusal = refusal_of(lambda: ledger.check_redemption(BRAND, 31))
+    assert isinstance(refusal, BudgetExhausted)
+    assert refusal.details == {
+        "reason": "brand_gas_budget_exhausted",
+        "retryAfterSeconds": 12 * 3600,
+    }
+    ledger.check_redemption(OTHER_BRAND, 100)
+    ledger = GasLedger(GasBudgets(total_wei=189, brand_wei=100), spent)
+    assert isinstance(
+        refusal_of(lambda: ledger.check_redemption(OTHER_BRAND, 100)), ValidationFailed
+    )
 
 
 def test_admitted_relays_count_for_later_relays() -> None:
@@ -129,4 +163,10 @@ def test_a_budget_of_zero_is_warned_about_with_its_possible_cost() -> None:
     assert "84 ether a day" in own
     assert total.startswith("relay.total_gas_budget_wei_per_day is 0:")
     assert "0.1 ether" in total
-    assert warnings_of(GasBudgets(1, 1), 1) == []
+    assert warnings_of(GasBudgets(1, 1, 1), 1) == []
+
+
+def test_a_total_that_one_brand_may_spend_is_warned_about() -> None:
+    (brand,) = warnings_of(GasBudgets(1, 5 * 10**17), 1)
+    assert brand.startswith("relay.brand_gas_budget_wei_per_day is 0:")
+    assert "0.5 ether a day" in brand
