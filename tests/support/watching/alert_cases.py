@@ -294,6 +294,7 @@ CASES: Final[dict[str, Cases]] = {
         'ltzd_actions_relay_gas_budget_wei{instance="a"} 10\n'
         'ltzd_actions_relay_gas_budget_wei{instance="b"} 10',
     ),
+    "LtzdBrandGasSpent": _counter('ltzd_actions_relay_gas_refusals_total{budget="brand"}'),
     "LtzdMoneyWithoutLtz": _counter(
         'ltzd_actions_payments_not_minted_total{reason="no_wallet"}', reason="no_wallet"
     ),
