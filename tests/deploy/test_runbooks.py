@@ -9,6 +9,7 @@ from ltzd.store import database
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "runbooks").glob("*.md"))
 _COMMAND = re.compile(r"^    (\S.*)$", re.MULTILINE)
 _STATEMENT = re.compile(r"""psql "\$DATABASE_URL" -\w+ (['"])(.+?)\1""")
+_QUERY = re.compile(r"^    (SELECT .+?);$|`(SELECT [^`]+ FROM [^`]+)`", re.MULTILINE | re.DOTALL)
 
 
 def commands() -> list[str]:
@@ -36,6 +37,19 @@ async def test_statements_on_the_url_of_ltzd_need_no_other_user(
     finally:
         await owner.execute("DROP ROLE IF EXISTS plain")
         await owner.close()
+
+
+async def test_queries_are_of_tables_and_columns_that_exist(database_url: str) -> None:
+    pages = "\n".join(page.read_text() for page in PAGES)
+    pages = pages.replace(r"\x…", r"\x00").replace("(PID)", "(1)")
+    queries = [indented or inline for indented, inline in _QUERY.findall(pages)]
+    assert len(queries) >= 7
+    connection = await database.connect(database_url, "test")
+    try:
+        for query in queries:
+            await connection.prepare(query)
+    finally:
+        await connection.close()
 
 
 def test_a_process_that_a_person_starts_takes_no_port_of_another() -> None:
