@@ -34,6 +34,9 @@ class BulkEventResult(ManualEventResponse):
 class BulkEventError(EventHandlerError):
     index: int = Field(description="Position of the event in the request, from 0")
     status: int = Field(description="The HTTP status that the event would have had by itself")
+    retry_after: int | None = Field(
+        None, description="The seconds of the Retry-After header that it would have had, if any"
+    )
 
 
 class BulkEventsResponse(ResponseModel):
@@ -54,4 +57,6 @@ def _result(index: int, outcome: RecordedEvent | BaseException) -> dict[str, obj
     if isinstance(outcome, RecordedEvent):
         return ManualEventResponse.body(outcome) | {"index": index}
     error = report(outcome)
-    return error_body(error) | {"index": index, "status": error.status}
+    result = error_body(error) | {"index": index, "status": error.status}
+    seconds = error.headers.get("Retry-After")
+    return result if seconds is None else result | {"retryAfter": int(seconds)}

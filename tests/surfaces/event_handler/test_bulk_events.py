@@ -202,8 +202,29 @@ async def test_an_identity_provider_that_is_away_fails_items_and_not_the_request
     finally:
         event_surface.sandbox.faults.order("identity", Fault(times=0))
     assert statuses(answer) == [500, 200]
-    assert answer.body["results"][0]["error"] == "Identity provider unavailable"
+    assert answer.body["results"][0] == {
+        "success": False,
+        "error": "Identity provider unavailable",
+        "index": 0,
+        "status": 500,
+        "retryAfter": 5,
+    }
     assert await brand.events() == 2
+
+
+async def test_an_item_says_when_to_repeat_it_as_its_event_by_itself_would(
+    event_surface: EventSurface,
+) -> None:
+    cooling = unlimited_rule("daily", cooldown_hours=1)
+    brand = await event_surface.brand(cooling)
+    email = new_email()
+    assert (await brand.post(email, eventType="daily")).status == 200
+    await brand.let_time_pass(61)
+    answer = await bulk(event_surface, [brand.body(email, eventType="daily")])
+    (item,) = answer.body["results"]
+    alone = await brand.post(email, eventType="daily")
+    assert (item["status"], alone.status) == (429, 429)
+    assert 0 <= item["retryAfter"] - int(alone.headers["Retry-After"]) <= 2
 
 
 async def test_an_item_that_fails_inside_is_a_500_item_that_tells_nothing() -> None:
