@@ -50,10 +50,11 @@ from ltzd.rules.request_signatures import NONCE_SECONDS, NONCE_WAS_USED, SignedR
 from ltzd.store import perk_charges as redemptions
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, session, transaction
-from ltzd.store.indexer import collections, tokens
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.indexer import chains, collections, tokens
 from ltzd.store.indexer.collections import CollectionOwner
 from ltzd.store.indexer.tokens import TokenLookup, TokenPage
-from ltzd.store.perk_charges import ChargeRedemption, NewChargeRedemption
+from ltzd.store.perk_charges import ChargeRedemption, NewChargeRedemption, StoredRedemption
 from ltzd.store.relayer import gas_budgets, relays
 from ltzd.store.replica import ReplicaReads
 from ltzd.store.wakeups import RELAYS
@@ -66,6 +67,7 @@ Found = TypeVar("Found")
 GAS_LIMIT = 100_000
 """A redemption needs at most 56,000 (docs/contracts.md). A rollup's gas for data comes on top."""
 _CALL_BYTES = 4 + 5 * 32
+_INDEX_PAUSE_SECONDS = 0.1
 _PAGES_KEPT = 100
 """The most requested pages of holders; each is valid until the next block."""
 
@@ -120,6 +122,7 @@ class PerkCharges:
         brands: BrandCache,
         signatures: RequestSignatures,
         limits: RateLimits,
+        sealer: Sealer,
         budgets: GasBudgets = NO_BUDGETS,
         reads: ReplicaReads | None = None,
         *,
@@ -139,6 +142,7 @@ class PerkCharges:
         self._brands = brands
         self._signatures = signatures
         self._limits = limits
+        self._sealer = sealer
         # Concurrent reads share a query; one query at a time, so that more of them share it.
         self._token_reads: Batcher[tuple[int, int], TokenLookup] = Batcher(
             self._read_tokens, max_concurrent=1
@@ -250,6 +254,8 @@ class PerkCharges:
             async with session(self._pool) as connection:
                 await _use_nonce(connection, request, refusal)
             raise
+        if isinstance(admitted, ChargeRedemption):
+            return RedeemedCharges(admitted, already_processed=True)
         if admitted.is_new:
             self._wakeups.announce(RELAYS)
             log.info("redemption.written", redemption=str(admitted.id), relay=admitted.relay)
@@ -257,11 +263,14 @@ class PerkCharges:
             self._waiters.poll()
         await self._waiters.settled(admitted.relay, deadline)
         with unknown_without_database(is_stored=True):
-            redemption = await self._outcome(admitted.id, admitted.relay)
+            redemption = await self._outcome(admitted.id, admitted.relay, deadline)
         return RedeemedCharges(redemption, already_processed=not admitted.is_new)
 
-    async def _admit(self, request: RedeemRequest) -> _Admitted:
-        """Store the redemption with its relay, or find the earlier one with the same key."""
+    async def _admit(self, request: RedeemRequest) -> _Admitted | ChargeRedemption:
+        """Store the redemption with its relay, or find the earlier one with the same key.
+
+        Returns a redemption that only the chain knows, since a restore has lost its rows.
+        """
         l1_costs = NO_L1_COSTS
         with suppress(NodeUnavailable):  # A repeated request is answered without a node.
             l1_costs = await self._simulator.l1_costs()
@@ -275,13 +284,16 @@ class PerkCharges:
 
     async def _store(
         self, request: RedeemRequest, wallet: Address | None, gas_limit: int, max_cost_wei: int
-    ) -> _Admitted:
+    ) -> _Admitted | ChargeRedemption:
         async with transaction(self._pool) as connection:
             await redemptions.lock_token(connection, request.token_id)
             await _use_nonce(connection, request)
             earlier = await self._earlier(connection, request)
-            if earlier is not None:
+            if isinstance(earlier, StoredRedemption):
                 return _Admitted(earlier.id, earlier.relay_id, is_new=False)
+            if earlier is not None:
+                log.warning("redemption.found_on_chain", redemption=str(earlier.id))
+                return earlier
             await self._refuse_over_budget(connection, request.brand, max_cost_wei)
             return await self._write(connection, request, wallet, gas_limit, max_cost_wei)
 
@@ -342,12 +354,26 @@ class PerkCharges:
     async def _earlier(
         self, connection: Connection, request: RedeemRequest
     ) -> ChargeRedemption | None:
+        """The redemption with the request's key; of the chain if a restore has lost its rows.
+
+        Raises IdempotencyKeyReused.
+        """
         if request.idempotency_key is None:
             return None
-        earlier = await redemptions.by_key(connection, request.brand, request.idempotency_key)
-        if earlier is not None and earlier.fingerprint != request.fingerprint:
-            raise IdempotencyKeyReused("This idempotency key was used with another request")
-        return earlier
+        stored = await redemptions.by_key(connection, request.brand, request.idempotency_key)
+        if stored is not None:
+            _require_same(stored.fingerprint == request.fingerprint)
+            return stored
+        lost = await redemptions.on_chain(connection, self._ids(request), request.token_id)
+        if lost is not None:
+            _require_same(lost.amount == request.amount and request.user in (None, lost.holder))
+        return lost
+
+    def _ids(self, request: RedeemRequest) -> list[UUID]:
+        """The id of a redemption with this key; and those under earlier master keys."""
+        assert request.idempotency_key is not None
+        place = b"ltzd redemptions " + request.brand + request.idempotency_key.encode()
+        return [perk_charges.keyed_id(digest) for digest in self._sealer.keyed_hashes(place)]
 
     async def _write(
         self,
@@ -360,7 +386,7 @@ class PerkCharges:
         token, before = await self._read_token(connection, request)
         left = perk_charges.remaining_before(token, request.amount, request.user, before)
         new = NewChargeRedemption(
-            id=uuid4(),
+            id=uuid4() if request.idempotency_key is None else self._ids(request)[0],
             brand=request.brand,
             collection_id=token.collection_id,
             token_id=token.id,
@@ -378,7 +404,7 @@ class PerkCharges:
         )
         return _Admitted(new.id, relay, is_new=True)
 
-    async def _outcome(self, id_: UUID, relay: int) -> ChargeRedemption:
+    async def _outcome(self, id_: UUID, relay: int, deadline: float) -> ChargeRedemption:
         """Raises TransactionFailed or HolderChanged for a revert, and Unavailable if not sent."""
         async with session(self._pool) as connection:
             redemption = await redemptions.by_id(connection, id_)
@@ -391,6 +417,10 @@ class PerkCharges:
             progress = (await relays.progress(connection, [relay])).get(relay)
         if redemption is None or progress is None:
             raise Unavailable("No relay wallet could send the redemption in time")
+        if redemption.succeeded is False and redemption.has_key:
+            lost = await self._by_lost_transaction(redemption, progress.block_number, deadline)
+            if lost is not None:
+                return lost
         if progress.transaction_hash is None:
             if progress.status is RelayStatus.FAILED:
                 raise TransactionFailed(
@@ -400,6 +430,22 @@ class PerkCharges:
         if redemption.succeeded is False:
             raise await self._failure(progress)
         return redemption
+
+    async def _by_lost_transaction(
+        self, failed: StoredRedemption, block: int | None, deadline: float
+    ) -> ChargeRedemption | None:
+        """Return the same redemption by a transaction that a restore has lost before it was mined.
+
+        The contract refuses the repeated redemption once the lost one is mined, in an earlier
+        block or in this one, which the index may read later than ltzd has read the receipt.
+        """
+        while True:
+            async with session(self._pool) as connection:
+                cursor = await chains.cursor(connection, self._chain_id)
+                lost = await redemptions.on_chain(connection, [failed.id], failed.token_id)
+            if lost is not None or cursor.number >= (block or 0) or loop_time() > deadline:
+                return lost
+            await asyncio.sleep(_INDEX_PAUSE_SECONDS)
 
     async def _failure(self, relay: RelayProgress) -> LtzdError:
         if relay.is_cancelled:
@@ -429,6 +475,11 @@ async def _use_nonce(
     """Raises SignatureRefused if the nonce was used before."""
     if not await redemptions.use_nonce(connection, request.brand, request.nonce, uuid4()):
         raise SignatureRefused(NONCE_WAS_USED) from instead_of
+
+
+def _require_same(is_same: bool) -> None:
+    if not is_same:
+        raise IdempotencyKeyReused("This idempotency key was used with another request")
 
 
 async def _require_unused(use: asyncio.Future[bool]) -> None:

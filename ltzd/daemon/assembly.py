@@ -258,7 +258,7 @@ async def open_daemon(
             relay_context=context,
             relayer=relayer,
             perk_charges=PerkCharges(
-                context, brands, signatures, limits, settings.relay.budgets(), replica
+                context, brands, signatures, limits, sealer, settings.relay.budgets(), replica
             ),
             constraints=constraints,
             pregeneration=pregeneration,

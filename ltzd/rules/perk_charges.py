@@ -5,6 +5,7 @@ Raises TokenNotFound, CollectionNotFound, ValidationFailed, HolderChanged, NoCha
 
 from collections.abc import Sequence
 from datetime import datetime
+from uuid import UUID
 
 import msgspec
 
@@ -20,6 +21,9 @@ from ltzd.values import Address, checksummed
 SERIAL_BITS = 32
 MOST_TOKEN_ID = 2**95 - 1
 """ltzd counts collections in 63 bits."""
+
+_FIXED_BITS = 0xF << 76 | 0x3 << 62
+_VERSION_8 = 0x8 << 76 | 0x2 << 62
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -37,6 +41,15 @@ class Token(msgspec.Struct, frozen=True):
     @property
     def remaining(self) -> int:
         return self.max_charges - self.used
+
+
+def keyed_id(digest: bytes) -> UUID:
+    """Return the id of a redemption with an idempotency key: a UUID of version 8 (RFC 9562).
+
+    `digest` is a secret function of brand and key. So a repeated request has the same id, which the
+    chain knows too, and nobody else can compute it.
+    """
+    return UUID(int=int.from_bytes(digest[:16]) & ~_FIXED_BITS | _VERSION_8)
 
 
 def check_collection_owner(collection_id: int, owner: Address | None, brand: Address) -> None:

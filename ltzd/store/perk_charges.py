@@ -2,9 +2,11 @@
 
 A token's redemptions are inserted under the token's lock. A redemption that the indexer has read is
 part of the token's row; until then it is in flight, unless its relay failed or has lapsed
-(`relays.LAPSE`).
+(`relays.LAPSE`). The id is the reference on chain: of a request with an idempotency key it is made
+from the key, so that a redemption whose rows a restore has lost is still found.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
@@ -40,14 +42,12 @@ class ChargeRedemption(msgspec.Struct, frozen=True):
     """`transaction_hash` is None until a node has taken it; `succeeded` until it is mined."""
 
     id: UUID
-    relay_id: int
     collection_id: int
     token_id: int
     holder: Address
     amount: int
     remaining_before: int
     max_charges: int
-    fingerprint: bytes
     transaction_hash: Hash32 | None
     succeeded: bool | None
     mined_at: datetime | None
@@ -55,6 +55,12 @@ class ChargeRedemption(msgspec.Struct, frozen=True):
     @property
     def remaining(self) -> int:
         return self.remaining_before - self.amount
+
+
+class StoredRedemption(ChargeRedemption, frozen=True):
+    relay_id: int
+    fingerprint: bytes
+    has_key: bool
 
 
 class TokenCharges(msgspec.Struct, frozen=True):
@@ -166,7 +172,7 @@ async def insert(
             account := brand_account(new.brand),
         )
     except asyncpg.UniqueViolationError as error:
-        if error.constraint_name != "redemptions_by_key":
+        if error.constraint_name not in ("redemptions_by_key", "redemptions_pkey"):
             raise
         raise IdempotencyKeyReused("This idempotency key was used with another request") from error
     await gas_budgets.count(connection, [GasChange(row["gas_day"], account, max_cost_wei)])
@@ -203,7 +209,7 @@ SELECT id, gas_day FROM relay
 """  # noqa: S608
 
 
-async def withdraw(connection: Connection, redemption: ChargeRedemption) -> None:
+async def withdraw(connection: Connection, redemption: StoredRedemption) -> None:
     """Withdraw a redemption that no lane has signed, and the token's later ones with it.
 
     The later ones name a number of charges from which this redemption is subtracted: PerkNFT would
@@ -217,7 +223,7 @@ async def withdraw(connection: Connection, redemption: ChargeRedemption) -> None
     await relays.withdraw(connection, redemption.relay_id, [row["relay_id"] for row in rows])
 
 
-async def by_key(connection: Connection, brand: Address, key: str) -> ChargeRedemption | None:
+async def by_key(connection: Connection, brand: Address, key: str) -> StoredRedemption | None:
     row = await connection.fetchrow(
         "SELECT * FROM redemption_progress WHERE brand_id = $1 AND idempotency_key = $2",
         brand,
@@ -226,14 +232,51 @@ async def by_key(connection: Connection, brand: Address, key: str) -> ChargeRede
     return None if row is None else _redemption(row)
 
 
-async def by_id(connection: Connection, redemption: UUID) -> ChargeRedemption | None:
+async def by_id(connection: Connection, redemption: UUID) -> StoredRedemption | None:
     """Return None for a redemption that was withdrawn."""
     row = await connection.fetchrow("SELECT * FROM redemption_progress WHERE id = $1", redemption)
     return None if row is None else _redemption(row)
 
 
-def _redemption(row: asyncpg.Record) -> ChargeRedemption:
+async def on_chain(
+    connection: Connection, ids: Sequence[UUID], token_id: int
+) -> ChargeRedemption | None:
+    """Return what the index knows of a redemption of the token with one of these ids.
+
+    A restored database may have lost its rows while its transaction was mined.
+    """
+    row = await connection.fetchrow(
+        """
+        SELECT f.*, substr(f.reference, 1, 16) AS id, t.collection_id, c.charges, b.mined_at
+          FROM charge_redemptions f
+          JOIN blocks b ON b.number = f.block_number
+          JOIN tokens t USING (token_id)
+          JOIN collections c USING (collection_id)
+         WHERE f.token_id = $1 AND f.reference = ANY($2::bytea[])
+         ORDER BY f.block_number, f.log_index
+         LIMIT 1
+        """,
+        Decimal(token_id),
+        [each.bytes + bytes(16) for each in ids],
+    )
+    if row is None:
+        return None
     return ChargeRedemption(
+        id=UUID(bytes=row["id"]),
+        collection_id=row["collection_id"],
+        token_id=token_id,
+        holder=Address(row["holder"]),
+        amount=row["amount"],
+        remaining_before=row["remaining"] + row["amount"],
+        max_charges=row["charges"],
+        transaction_hash=Hash32(row["transaction_hash"]),
+        succeeded=True,
+        mined_at=row["mined_at"],
+    )
+
+
+def _redemption(row: asyncpg.Record) -> StoredRedemption:
+    return StoredRedemption(
         id=row["id"],
         relay_id=row["relay_id"],
         collection_id=row["collection_id"],
@@ -243,6 +286,7 @@ def _redemption(row: asyncpg.Record) -> ChargeRedemption:
         remaining_before=row["remaining_before"],
         max_charges=row["max_charges"],
         fingerprint=row["fingerprint"],
+        has_key=row["idempotency_key"] is not None,
         transaction_hash=None if row["hash"] is None else Hash32(row["hash"]),
         succeeded=row["succeeded"],
         mined_at=row["mined_at"],

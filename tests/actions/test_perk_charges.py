@@ -39,6 +39,7 @@ from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets, brand_account
 from ltzd.store import perk_charges as redemptions
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, Pool, open_pool, session, transaction
+from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.perk_charges import TokenCharges
 from ltzd.store.relayer import gas_budgets
 from ltzd.store.relayer.gas_budgets import GasChange
@@ -58,6 +59,7 @@ from tests.support.waiting import until
 TOKEN, OTHER_TOKEN = token_of(7, 1), token_of(7, 2)
 OTHER_BRAND = a_wallet(0xC)
 CHARGES = 3
+SEALER = Sealer([b"\x05" * 32])
 MANY = 40
 FOR_GOOD = "exceeds block gas limit"
 
@@ -129,12 +131,15 @@ def a_reader(brand: Address = BRAND, nonce: str | None = None) -> SignedCaller:
 
 
 def charges_over(
-    context: RelayContext, budgets: GasBudgets = NO_BUDGETS, wait_seconds: float = 60.0
+    context: RelayContext,
+    budgets: GasBudgets = NO_BUDGETS,
+    wait_seconds: float = 60.0,
+    sealer: Sealer = SEALER,
 ) -> PerkCharges:
     # The tests of the surface cover signatures and replays.
     signatures = cast("Any", None)
     return PerkCharges(
-        context, BrandCache(), signatures, RateLimits(), budgets, wait_seconds=wait_seconds
+        context, BrandCache(), signatures, RateLimits(), sealer, budgets, wait_seconds=wait_seconds
     )
 
 
@@ -539,7 +544,7 @@ async def test_redemptions_of_one_brand_wait_for_each_others_gas(till: Till) -> 
         async with transaction(till.world.observer) as other:
             await gas_budgets.lock_identities(other, [account])
             asking = asyncio.create_task(till.redeem())
-            await until(lambda: other.fetchval(A_SESSION_WAITS))
+            await until(lambda: value(till.world.observer, A_SESSION_WAITS))
             today = await other.fetchval("SELECT (now() AT TIME ZONE 'UTC')::date")
             await gas_budgets.count(other, [GasChange(today, account, 10**18)])
         with pytest.raises(BudgetExhausted):
@@ -658,6 +663,90 @@ async def test_of_concurrent_requests_with_one_key_one_is_written_and_all_get_it
         )
     assert sorted(result.already_processed for result in results) == [False] + [True] * 9
     assert len({result.redemption.id for result in results}) == 1
+    assert till.node.left(TOKEN) == 2
+
+
+# --- rows that a restore has lost ---------------------------------------------------------------
+
+KEY = {"idempotency_key": "till-1-0001"}
+
+
+async def lose_rows(till: Till) -> None:
+    """As a restore does that lacks the last commits; the index follows the chain again."""
+    async with transaction(till.world.observer) as connection:
+        for table in ("redemptions", "relays", "attempts", "transactions"):
+            await connection.execute(f"DELETE FROM {table}")
+        await connection.execute("UPDATE lanes SET served_at = now() - interval '10 min'")
+
+
+async def test_a_redemption_whose_rows_are_lost_is_answered_from_the_chain(till: Till) -> None:
+    till.node.mines_at_once = True
+    async with till.world.relaying():
+        first = await till.redeem(**KEY, amount=CHARGES)
+        await till.knows(used=CHARGES)
+    await lose_rows(till)
+    again = await till.redeem(**KEY, amount=CHARGES)
+    assert again.already_processed
+    assert again.redemption.mined_at is not None
+    seen = {"mined_at": None}
+    kept = structs.asdict(structs.replace(first.redemption, **seen))
+    assert structs.asdict(structs.replace(again.redemption, **seen)).items() <= kept.items()
+    assert await till.rows() == 0
+
+
+@pytest.mark.parametrize("changes", [{"amount": 2}, {"user": OTHER_USER}])
+async def test_another_request_under_the_key_of_lost_rows_is_refused(
+    till: Till, changes: dict[str, Any]
+) -> None:
+    till.node.mines_at_once = True
+    async with till.world.relaying():
+        await till.redeem(**KEY)
+        await till.knows(used=1)
+    await lose_rows(till)
+    with pytest.raises(IdempotencyKeyReused):
+        await till.redeem(**KEY, **changes)
+    assert (await till.redeem(**KEY, user=USER)).already_processed
+
+
+async def test_lost_rows_are_found_on_the_chain_after_a_rotation_of_the_master_key(
+    till: Till,
+) -> None:
+    till.node.mines_at_once = True
+    async with till.world.relaying():
+        first = await till.redeem(**KEY)
+        await till.knows(used=1)
+    await lose_rows(till)
+    rotated = Sealer([b"\x06" * 32, b"\x05" * 32])
+    charges = charges_over(till.context, sealer=rotated)
+    again = await charges.redeem(till.request(**KEY))
+    assert again.redemption.id == first.redemption.id
+
+
+async def test_a_pending_redemption_whose_rows_are_lost_redeems_once_and_is_the_outcome(
+    till: Till,
+) -> None:
+    """The contract refuses the second one, which names as many charges left as the first."""
+    async with till.world.relaying():
+        dying = asyncio.create_task(till.redeem(**KEY))
+        await till.is_published(1)
+        dying.cancel()
+        await asyncio.gather(dying, return_exceptions=True)
+    await lose_rows(till)
+    wallets = RelayWallets(till.context.pool, CHAIN_ID)
+    till = replace(till, charges=charges_over(structs.replace(till.context, wallets=wallets)))
+    async with till.world.relaying(signer=OTHER_RELAYER):
+        asking = asyncio.create_task(till.redeem(**KEY))
+        await till.is_published(2)
+        till.node.mine()
+        await till.knows(used=1)
+        till.node.mine()
+        redeemed = await asking
+        again = await till.redeem(**KEY)
+    assert redeemed.redemption.succeeded
+    assert (again.redemption.transaction_hash, again.already_processed) == (
+        redeemed.redemption.transaction_hash,
+        True,
+    )
     assert till.node.left(TOKEN) == 2
 
 

@@ -1,6 +1,7 @@
 """The charges of a token that a brand may redeem."""
 
 from datetime import UTC, datetime
+from uuid import RFC_4122
 
 import pytest
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from ltzd.errors import (
 from ltzd.rules.perk_charges import (
     Token,
     check_collection_owner,
+    keyed_id,
     remaining_before,
     token_of,
     wallet_of,
@@ -32,6 +34,15 @@ TOKEN = Token(
     last_redeemed_at=None,
     block_number=9,
 )
+
+
+@pytest.mark.parametrize("byte", [0x00, 0xFF, 0xA5])
+def test_the_id_of_a_keyed_redemption_is_a_uuid_of_version_8(byte: int) -> None:
+    digest = bytes([byte]) * 32
+    id_ = keyed_id(digest)
+    assert (id_.version, id_.variant) == (8, RFC_4122)
+    kept = ~(0xF << 76 | 0x3 << 62)
+    assert id_.int & kept == int.from_bytes(digest[:16]) & kept
 
 
 def test_a_brand_has_its_own_collections_alone() -> None:

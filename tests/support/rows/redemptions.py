@@ -10,7 +10,7 @@ from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import transactions
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.transactions import Attempt
-from ltzd.store.perk_charges import ChargeRedemption, NewChargeRedemption, TokenCharges
+from ltzd.store.perk_charges import NewChargeRedemption, StoredRedemption, TokenCharges
 from ltzd.store.relayer import claims, relays
 from ltzd.values import Address
 from tests.support.chain.fake_node import OTHERS_AT
@@ -105,7 +105,7 @@ class RedemptionRows:
         assert stored is not None
         return stored
 
-    async def stored(self, new: NewChargeRedemption) -> ChargeRedemption | None:
+    async def stored(self, new: NewChargeRedemption) -> StoredRedemption | None:
         async with session(self.pool) as connection:
             return await redemptions.by_id(connection, new.id)
 

@@ -67,7 +67,7 @@ from ltzd.rules.site_plugin.redemptions import check_cost
 from ltzd.rules.site_plugin.spending import Allowance
 from ltzd.rules.site_plugin.streaks import Milestone, StreakSummary
 from ltzd.store.indexer.tokens import TokenPage
-from ltzd.store.perk_charges import ChargeRedemption
+from ltzd.store.perk_charges import StoredRedemption
 from ltzd.store.site_plugin.links import Link
 from ltzd.store.site_plugin.members import Member
 from ltzd.store.site_plugin.redemptions import SiteRedemption
@@ -287,7 +287,7 @@ class FakePerkCharges:
     calls: list[str] = field(default_factory=list)
     requests: list[RedeemRequest] = field(default_factory=list)
     nonces: set[tuple[Address, str]] = field(default_factory=set)
-    by_key: dict[tuple[Address, str], ChargeRedemption] = field(default_factory=dict)
+    by_key: dict[tuple[Address, str], StoredRedemption] = field(default_factory=dict)
     refusal: Exception | None = None
     is_mining: bool = True
     as_of: IndexedHeight = field(default_factory=lambda: IndexedHeight(1_000, 900))
@@ -377,8 +377,8 @@ def a_perk(number: int = 1, **changes: Any) -> Token:
 
 def a_redemption(
     request: RedeemRequest, token: Token, left: int, *, is_mined: bool = True
-) -> ChargeRedemption:
-    return ChargeRedemption(
+) -> StoredRedemption:
+    return StoredRedemption(
         id=uuid4(),
         relay_id=1,
         collection_id=token.collection_id,
@@ -388,6 +388,7 @@ def a_redemption(
         remaining_before=left,
         max_charges=token.max_charges,
         fingerprint=request.fingerprint,
+        has_key=True,
         transaction_hash=MINT,
         succeeded=True if is_mined else None,
         mined_at=datetime(2026, 3, 14, 9, 30, tzinfo=UTC) if is_mined else None,
