@@ -20,6 +20,7 @@ from ltzd.errors import (
     ValidationFailed,
 )
 from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees
+from ltzd.rules.operator.sendable import intrinsic_gas
 from ltzd.values import hex_of
 from tests.support.chain.fake_node import FakeNode, a_revert_string, custom_error
 from tests.support.chain.fake_pool import FakeNodePool, a_fake_pool
@@ -225,7 +226,7 @@ async def test_a_call_that_reverts_with_any_gas_is_refused_with_its_revert_reaso
 L1_GAS = 9_000
 
 
-def on_arbitrum(own_gas: int, estimate: int) -> Script:
+def on_arbitrum(own_gas: int, estimate: int, l1_gas: int = L1_GAS) -> Script:
     """A call that needs `own_gas`, beside the gas that the rollup takes for its data."""
 
     def code(request: Any) -> object:
@@ -234,7 +235,7 @@ def on_arbitrum(own_gas: int, estimate: int) -> Script:
     def call(request: Any) -> object:
         transaction = request["params"][0]
         if transaction["to"] == hex_of(NODE_INTERFACE):
-            return result(request, hex_of(L1_GAS.to_bytes(32, "big") + bytes(64)))
+            return result(request, hex_of(l1_gas.to_bytes(32, "big") + bytes(64)))
         is_enough = int(transaction["gas"], 16) >= own_gas
         return result(request, "0x") if is_enough else error(request, "out of gas")
 
@@ -260,6 +261,22 @@ async def test_a_cached_estimate_does_not_hide_that_a_rollup_takes_more() -> Non
         script.answers["eth_call"] = on_arbitrum(82_000, 0).answers["eth_call"]
         script.answers["eth_estimateGas"] = hex(91_000)
         assert await relay_simulator.gas_limit(PLAN, RELAYER.address, None) == 91_000 * 5 // 4
+
+
+@pytest.mark.parametrize("is_enough", [True, False])
+async def test_a_cached_estimate_pays_for_the_call_beside_its_data_or_is_not_used(
+    is_enough: bool,
+) -> None:
+    """Some nodes simulate a call even with less gas than any transaction costs."""
+    script, clock = on_arbitrum(own_gas=0, estimate=90_000), ManualClock()
+    async with simulator(script, clock) as relay_simulator:
+        await relay_simulator.gas_limit(PLAN, RELAYER.address, None)
+        left = intrinsic_gas(PLAN.data) if is_enough else intrinsic_gas(PLAN.data) - 1
+        script.answers |= on_arbitrum(own_gas=0, estimate=0, l1_gas=90_000 - left).answers
+        script.answers["eth_estimateGas"] = hex(200_000)
+        clock.now += 60.0
+        limit = await relay_simulator.gas_limit(PLAN, RELAYER.address, None)
+    assert limit == (90_000 if is_enough else 200_000) * 5 // 4
 
 
 # --- reasons ----------------------------------------------------------------------------------
