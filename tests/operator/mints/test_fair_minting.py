@@ -66,6 +66,33 @@ async def blocks_until_minted(world: World, reward: UUID, most: int = 12) -> int
     raise AssertionError(f"not minted after {most} blocks")
 
 
+# --- turns ------------------------------------------------------------------------------------
+
+
+async def test_more_brands_than_a_mint_holds_take_turns_from_mint_to_mint(world: World) -> None:
+    brands = 120
+    async with transaction(world.observer) as connection:
+        await connection.execute(
+            """
+            INSERT INTO rewards (id, kind, brand_id, wallet, ltz)
+            SELECT gen_random_uuid(), 1, decode(lpad(to_hex(brand), 40, '0'), 'hex'), $2, 1
+              FROM generate_series(1, 2) AS turn, generate_series(1, $1::int) AS brand
+             ORDER BY turn, brand
+            """,
+            brands,
+            a_wallet(7),
+        )
+    world.node.mines_at_once = True
+    async with world.serving():
+        await world.minted()
+    in_two_mints = """
+        SELECT count(DISTINCT brand_id)
+          FROM rewards
+         WHERE transaction_id IN (SELECT id FROM transactions ORDER BY nonce LIMIT 2)
+    """
+    assert await value(world.observer, in_two_mints) == brands
+
+
 # --- reward size --------------------------------------------------------------------------------
 
 

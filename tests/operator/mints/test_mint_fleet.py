@@ -341,3 +341,18 @@ async def test_a_lane_that_cannot_sign_gives_its_claims_back(world: World) -> No
         assert await value(world.observer, "SELECT count(claimed_by) FROM rewards") == 0
     assert (await rewards_by_wallet(world)).keys() == {MINTER.address}
     await each_minted_once(world)
+
+
+async def test_a_lane_that_cannot_sign_leaves_to_another_what_it_has_claimed_beside_it(
+    world: World,
+) -> None:
+    """The lane has its lease all the while, so its claims would bind every other lane."""
+    away, comes_back = UnreliableSigner(Signer(b"\x0d" * 32)), UnreliableSigner(MINTER)
+    away.is_away = comes_back.is_away = True
+    async with process(world) as other, lanes(other, [away]), lanes(world, [comes_back]):
+        await queue_many(world, 250)
+        await until(lambda: true(min(away.requests, comes_back.requests) > 0))
+        comes_back.is_away = False
+        await world.minted()
+    assert (await rewards_by_wallet(world)).keys() == {MINTER.address}
+    await each_minted_once(world)
