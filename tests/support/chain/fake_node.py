@@ -609,6 +609,7 @@ class FakeNode(Rpc):
 
     async def call(self, method: str, *params: object) -> Any:
         self._count([method])
+        await asyncio.sleep(0)
         answer = await self._answer(method, params)
         if isinstance(answer, RpcError):
             raise answer
@@ -616,7 +617,14 @@ class FakeNode(Rpc):
 
     async def outcomes(self, calls: Sequence[RpcCall]) -> list[Any]:
         self._count([method for method, _ in calls])
-        return [await self._answer(method, params) for method, params in calls]
+        await asyncio.sleep(0)
+        answers: list[Any] = []
+        for method, params in calls:
+            # Simulations at one block see one state, whatever a test changes meanwhile.
+            if answers and method != "eth_call":
+                await asyncio.sleep(0)
+            answers.append(await self._answer(method, params))
+        return answers
 
     def _count(self, methods: Sequence[str]) -> None:
         publications = methods.count("eth_sendRawTransaction")
@@ -624,7 +632,6 @@ class FakeNode(Rpc):
             self.together.append(publications)
 
     async def _answer(self, method: str, params: Sequence[Any]) -> Any:
-        await asyncio.sleep(0)
         self.call_counts[method] += 1
         if self.is_hung:
             self.hanging += 1
