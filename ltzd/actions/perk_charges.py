@@ -263,7 +263,7 @@ class PerkCharges:
             self._waiters.poll()
         await self._waiters.settled(admitted.relay, deadline)
         with unknown_without_database(is_stored=True):
-            redemption = await self._outcome(admitted.id, admitted.relay, deadline)
+            redemption = await self._outcome(request, admitted, deadline)
         return RedeemedCharges(redemption, already_processed=not admitted.is_new)
 
     async def _admit(self, request: RedeemRequest) -> _Admitted | ChargeRedemption:
@@ -404,21 +404,23 @@ class PerkCharges:
         )
         return _Admitted(new.id, relay, is_new=True)
 
-    async def _outcome(self, id_: UUID, relay: int, deadline: float) -> ChargeRedemption:
+    async def _outcome(
+        self, request: RedeemRequest, admitted: _Admitted, deadline: float
+    ) -> ChargeRedemption:
         """Raises TransactionFailed or HolderChanged for a revert, and Unavailable if not sent."""
         async with session(self._pool) as connection:
-            redemption = await redemptions.by_id(connection, id_)
+            redemption = await redemptions.by_id(connection, admitted.id)
             if redemption is not None and redemption.transaction_hash is None:
                 async with connection.transaction():
                     await redemptions.lock_token(connection, redemption.token_id)
                     await redemptions.withdraw(connection, redemption)
                 self._waiters.poll()  # callers of the token's later ones wait, too
-                redemption = await redemptions.by_id(connection, id_)
-            progress = (await relays.progress(connection, [relay])).get(relay)
+                redemption = await redemptions.by_id(connection, admitted.id)
+            progress = (await relays.progress(connection, [admitted.relay])).get(admitted.relay)
         if redemption is None or progress is None:
             raise Unavailable("No relay wallet could send the redemption in time")
-        if redemption.succeeded is False and redemption.has_key:
-            lost = await self._by_lost_transaction(redemption, progress.block_number, deadline)
+        if redemption.succeeded is False and request.idempotency_key is not None:
+            lost = await self._by_lost_transaction(request, progress.block_number, deadline)
             if lost is not None:
                 return lost
         if progress.transaction_hash is None:
@@ -432,7 +434,7 @@ class PerkCharges:
         return redemption
 
     async def _by_lost_transaction(
-        self, failed: StoredRedemption, block: int | None, deadline: float
+        self, request: RedeemRequest, block: int | None, deadline: float
     ) -> ChargeRedemption | None:
         """Return the same redemption by a transaction that a restore has lost before it was mined.
 
@@ -442,7 +444,8 @@ class PerkCharges:
         while True:
             async with session(self._pool) as connection:
                 cursor = await chains.cursor(connection, self._chain_id)
-                lost = await redemptions.on_chain(connection, [failed.id], failed.token_id)
+                ids = self._ids(request)
+                lost = await redemptions.on_chain(connection, ids, request.token_id)
             if lost is not None or cursor.number >= (block or 0) or loop_time() > deadline:
                 return lost
             await asyncio.sleep(_INDEX_PAUSE_SECONDS)

@@ -60,7 +60,6 @@ class ChargeRedemption(msgspec.Struct, frozen=True):
 class StoredRedemption(ChargeRedemption, frozen=True):
     relay_id: int
     fingerprint: bytes
-    has_key: bool
 
 
 class TokenCharges(msgspec.Struct, frozen=True):
@@ -286,7 +285,6 @@ def _redemption(row: asyncpg.Record) -> StoredRedemption:
         remaining_before=row["remaining_before"],
         max_charges=row["max_charges"],
         fingerprint=row["fingerprint"],
-        has_key=row["idempotency_key"] is not None,
         transaction_hash=None if row["hash"] is None else Hash32(row["hash"]),
         succeeded=row["succeeded"],
         mined_at=row["mined_at"],

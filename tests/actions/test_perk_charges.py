@@ -44,13 +44,14 @@ from ltzd.store.perk_charges import TokenCharges
 from ltzd.store.relayer import gas_budgets
 from ltzd.store.relayer.gas_budgets import GasChange
 from ltzd.store.wakeups import RELAYS
-from ltzd.values import Address, checksummed
+from ltzd.values import Address, checksummed, hex_of
 from tests.support.chain.counting_node import CountingClient
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, OTHERS_AT
 from tests.support.chain.fake_pool import a_fake_pool
 from tests.support.chain.mint_world import true
 from tests.support.chain.perk_node import PerkNode
 from tests.support.relays.lanes import OTHER_RELAYER, OTHER_USER, USER, RelayWorld
+from tests.support.rows.books import reconcile
 from tests.support.rows.core import BRAND, a_wallet, running, value
 from tests.support.rows.notifications import announced
 from tests.support.rows.perk_facts import token_of
@@ -60,6 +61,7 @@ TOKEN, OTHER_TOKEN = token_of(7, 1), token_of(7, 2)
 OTHER_BRAND = a_wallet(0xC)
 CHARGES = 3
 SEALER = Sealer([b"\x05" * 32])
+ROTATED = Sealer([b"\x06" * 32, b"\x05" * 32])
 MANY = 40
 FOR_GOOD = "exceeds block gas limit"
 
@@ -716,14 +718,14 @@ async def test_lost_rows_are_found_on_the_chain_after_a_rotation_of_the_master_k
         first = await till.redeem(**KEY)
         await till.knows(used=1)
     await lose_rows(till)
-    rotated = Sealer([b"\x06" * 32, b"\x05" * 32])
-    charges = charges_over(till.context, sealer=rotated)
+    charges = charges_over(till.context, sealer=ROTATED)
     again = await charges.redeem(till.request(**KEY))
     assert again.redemption.id == first.redemption.id
 
 
+@pytest.mark.parametrize("sealer", [SEALER, ROTATED], ids=["same key", "rotated"])
 async def test_a_pending_redemption_whose_rows_are_lost_redeems_once_and_is_the_outcome(
-    till: Till,
+    till: Till, sealer: Sealer
 ) -> None:
     """The contract refuses the second one, which names as many charges left as the first."""
     async with till.world.relaying():
@@ -733,7 +735,9 @@ async def test_a_pending_redemption_whose_rows_are_lost_redeems_once_and_is_the_
         await asyncio.gather(dying, return_exceptions=True)
     await lose_rows(till)
     wallets = RelayWallets(till.context.pool, CHAIN_ID)
-    till = replace(till, charges=charges_over(structs.replace(till.context, wallets=wallets)))
+    till = replace(
+        till, charges=charges_over(structs.replace(till.context, wallets=wallets), sealer=sealer)
+    )
     async with till.world.relaying(signer=OTHER_RELAYER):
         asking = asyncio.create_task(till.redeem(**KEY))
         await till.is_published(2)
@@ -748,6 +752,69 @@ async def test_a_pending_redemption_whose_rows_are_lost_redeems_once_and_is_the_
         True,
     )
     assert till.node.left(TOKEN) == 2
+
+
+# --- the books --------------------------------------------------------------------------------
+
+
+async def reconciled(till: Till, brand: Address | None = None) -> dict[str, str]:
+    """The first row of each kind."""
+    async with session(till.world.observer) as connection:
+        differing = await reconcile(connection, 20, brand)
+    return {each.kind: each.rows[0].id for each in differing}
+
+
+async def redeem_for_good(till: Till) -> RedeemedCharges:
+    """Returns once the redemption's transaction is final and indexed."""
+    till.node.mines_at_once = True
+    async with till.world.relaying():
+        redeemed = await till.redeem(**KEY)
+        till.node.mine()
+        for _ in range(3):
+            till.node.mine()
+        final = "SELECT state = 'confirmed' FROM transactions"
+        await until(lambda: value(till.world.observer, final))
+        await till.knows(used=1)
+    return redeemed
+
+
+@pytest.mark.parametrize(
+    "elsewhere", ["contracts = ARRAY[]::bytea[]", "cursor_number = 1"], ids=["replaced", "rebuilt"]
+)
+async def test_the_books_agree_about_a_redemption_and_miss_its_fact(
+    till: Till, elsewhere: str
+) -> None:
+    """The index has no facts of a contract that was replaced, or above a rebuild."""
+    redeemed = await redeem_for_good(till)
+    assert await reconciled(till) == {}
+    await till.world.observer.execute("DELETE FROM charge_redemptions")
+    lacking = {"charge_without_fact": str(redeemed.redemption.id)}
+    assert await reconciled(till) == lacking
+    assert await reconciled(till, OTHER_BRAND) == {}
+    await till.world.observer.execute(f"UPDATE chains SET {elsewhere}")
+    assert await reconciled(till) == {}
+
+
+async def test_the_books_tell_of_a_charge_that_no_redemption_explains(till: Till) -> None:
+    redeemed = await redeem_for_good(till)
+    await lose_rows(till)
+    assert redeemed.redemption.transaction_hash is not None
+    foreign = {"foreign_charge": f"{hex_of(redeemed.redemption.transaction_hash)} 0"}
+    assert await reconciled(till) == await reconciled(till, BRAND) == foreign
+    assert await reconciled(till, OTHER_BRAND) == {}
+
+
+async def test_the_books_tell_of_a_redemption_that_failed_and_is_on_chain(till: Till) -> None:
+    redeemed = await redeem_for_good(till)
+    await till.world.observer.execute(
+        "UPDATE transactions SET state = 'reverted', succeeded = false"
+    )
+    failed = {"failed_charge_on_chain": str(redeemed.redemption.id)}
+    assert await reconciled(till) == failed
+    assert await reconciled(till, OTHER_BRAND) == {}
+
+
+# --- each once --------------------------------------------------------------------------------
 
 
 async def test_of_concurrent_redemptions_of_two_tokens_with_one_key_one_is_refused(

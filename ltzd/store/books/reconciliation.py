@@ -17,6 +17,7 @@ from ltzd.rules.books import DifferingRow, Disagreement
 from ltzd.store import mint_references
 from ltzd.store.books import acknowledgements, closed_events
 from ltzd.store.books.acknowledgements import Acknowledgement
+from ltzd.store.books.charge_reconciliation import CHARGE_CHECKS
 from ltzd.store.books.figures import QUERY_TIMEOUT_SECONDS
 from ltzd.store.books.readers import Readers, side_by_side
 from ltzd.store.books.screens import SCREENS, Screen
@@ -458,6 +459,7 @@ CHECKS: Sequence[Check] = (
         """,
     ),
     *SITE_CHECKS,
+    *CHARGE_CHECKS,
 )
 
 _SCREENED = frozenset(kind for screen in SCREENS for kind in screen.kinds)

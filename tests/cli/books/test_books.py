@@ -630,7 +630,7 @@ async def test_only_a_row_of_the_report_is_acknowledged_and_only_with_a_reason(
         (("foreign_mints", "--all", "--reason", "x"), "foreign_mints is no kind of disagreement"),
         (
             ("foreign_mints", "--all", "--reason", "x"),
-            "event_without_reward, failed_redemption_on_chain",
+            "event_without_reward, failed_charge_on_chain, failed_redemption_on_chain",
         ),
         (("foreign_mints", "--all", "--withdraw"), "foreign_mints is no kind of disagreement"),
     ):

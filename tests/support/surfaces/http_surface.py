@@ -388,7 +388,6 @@ def a_redemption(
         remaining_before=left,
         max_charges=token.max_charges,
         fingerprint=request.fingerprint,
-        has_key=True,
         transaction_hash=MINT,
         succeeded=True if is_mined else None,
         mined_at=datetime(2026, 3, 14, 9, 30, tzinfo=UTC) if is_mined else None,
